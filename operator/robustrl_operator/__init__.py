@@ -1,0 +1,1 @@
+"""The RobustRL operator: a pure brain (`analyze`, `plan`) and the bodies that carry out what it decides."""

@@ -1,0 +1,24 @@
+"""What every model of the API shares: camelCase on the wire, no unknown field, no mutation."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class ApiModel(BaseModel):
+    """A frozen object of the API. Unknown fields are refused, because a typo must not become a default."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class OpenModel(ApiModel):
+    """An object whose other fields belong to somebody else (Kubernetes) and travel through unread."""
+
+    model_config = ConfigDict(extra="allow")

@@ -1,0 +1,110 @@
+"""The control channel's messages: what an agent reports, what it is assigned.
+
+The agent calls, the operator never does. One long-poll: the agent posts an AgentReport, the answer carries its
+Assignment; the operator holds the call while nothing has changed, up to the heartbeat interval.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from robustrl_api.base import ApiModel
+from robustrl_api.names import Role
+
+
+class ChildState(StrEnum):
+    """What the process under the agent's care is doing."""
+
+    NONE = "None"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    EXITED = "Exited"
+
+
+class Exit(ApiModel):
+    """How a child ended."""
+
+    code: int = 0
+    """Exit status; negative for the signal that ended it."""
+    peer_lost: bool = False
+    """The process gave up because another rank was gone: a consequence of a fault, not a fault."""
+    message: str = Field(default="", max_length=4000)
+    """The exception, or the last lines the process printed."""
+
+
+class Child(ApiModel):
+    state: ChildState = ChildState.NONE
+    epoch: int = 0
+    """The epoch that the child was started for."""
+    restarts: int = Field(default=0, ge=0)
+    """Restarts in place that the agent made by itself (engines and managers)."""
+    last_exit: Exit | None = None
+
+
+class Complaint(ApiModel):
+    """Something the agent found that no restart can mend."""
+
+    reason: str = Field(max_length=63)
+    message: str = Field(max_length=4000)
+
+
+class AgentReport(ApiModel):
+    """What an agent says of its pod."""
+
+    pod: str = Field(max_length=253)
+    boot: str = Field(max_length=64)
+    """Identifies this run of the agent; another value means that it was restarted."""
+    epoch: int = 0
+    """The epoch of the last assignment that the agent carried out."""
+    role: Role
+    """The role that the agent plays."""
+    applied: str = Field(default="", max_length=64)
+    """Etag of the last assignment received."""
+    phase: str = Field(default="", max_length=63)
+    """The training script's phase."""
+    step: int = Field(default=0, ge=0)
+    """Optimizer steps committed, as this pod knows."""
+    version: str = Field(default="", max_length=64)
+    """The weight version that the engine serves."""
+    admitted: bool = False
+    """Whether the managers send this pod's engine requests."""
+    child: Child = Child()
+    complaint: Complaint | None = None
+    metrics: dict[str, float] = Field(default_factory=dict, max_length=64)
+    """Counters and gauges of the pod, for people and dashboards; no rule reads them."""
+
+
+class Peer(ApiModel):
+    """A pod of the same job, as another one addresses it."""
+
+    pod: str
+    role: Role
+    address: str
+    """IP address."""
+    rank: int = -1
+    agent_port: int = 8200
+
+
+class Assignment(ApiModel):
+    """What an agent shall be. The operator derives it from status alone, so any operator gives the same one."""
+
+    etag: str = ""
+    """Changes exactly when the rest changes."""
+    role: Role
+    epoch: int = 0
+    run: bool = False
+    """False: hold still, keep the copies in memory, run no child."""
+    rank: int = -1
+    """Index of this trainer pod among the trainer pods."""
+    world_size: int = 0
+    """Number of training processes in all."""
+    rendezvous: str = ""
+    """HOST:PORT at which the ranks of this epoch meet."""
+    manager: str = ""
+    """Base URL of the managers. Empty while there are none."""
+    peers: tuple[Peer, ...] = ()
+    """Every other live pod of the job that has an address."""
+    heartbeat_seconds: float = 1.0
+    """Longest time until the next report."""

@@ -1,0 +1,62 @@
+"""What a pod is told when it is created, in one environment variable. What can change comes by assignment."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from robustrl_api.base import ApiModel
+from robustrl_api.names import Role
+
+POD_CONFIG_ENV = "ROBUSTRL_POD_CONFIG"
+
+
+class ManagerConfig(ApiModel):
+    """Configuration of the managers' process; ROBUSTRL_MANAGER_CONFIG holds it."""
+
+    ledger: str
+    host: str = "0.0.0.0"
+    port: int = 8300
+    prompts: str
+    rollout: str
+    prompts_per_step: int = 32
+    samples_per_prompt: int = 16
+    max_staleness: int = 4
+    steps: int
+    concurrency: int = 64
+    turn_timeout_seconds: float = 30
+    episode_timeout_seconds: float = 600
+    seed: int = 0
+    mode: str = "Async"
+
+
+class PodConfig(ApiModel):
+    """Everything an agent needs before it can ask for its assignment."""
+
+    job: str
+    namespace: str
+    role: Role
+    """The role that the pod was created for."""
+    control_url: str
+    """Base URL of the operator's control endpoint."""
+    ca_file: str = ""
+    """Bundle that the control endpoint's certificate is checked against."""
+    token_file: str = ""
+    """File of the projected token that identifies the pod."""
+    agent_port: int = 8200
+    weight_port: int = 8400
+    engine_port: int = 8100
+    engine_command: tuple[str, ...] = ()
+    trainer_command: tuple[str, ...] = ()
+    processes_per_pod: int = 1
+    warm_worker: bool = True
+    warm_modules: tuple[str, ...] = ()
+    manager: ManagerConfig | None = None
+    steps: int = Field(ge=1)
+    seed: int = 0
+    memory_dir: str
+    """Memory-backed folder for checkpoints and weights; it outlives the container, not the pod."""
+    storage_dir: str = ""
+    """Folder for checkpoints on durable storage."""
+    checkpoint_every_steps: int = 1
+    checkpoint_keep: int = 5
+    chunk_bytes: int = 4 * 1024 * 1024

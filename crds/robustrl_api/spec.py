@@ -1,0 +1,258 @@
+"""RLJob.spec: what the user asks for. The one source of the CRD, of the defaults and of `kubectl explain`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from robustrl_api.base import ApiModel
+from robustrl_api.pod_template import PodTemplate, Word
+
+FunctionPath = Annotated[
+    str, Field(max_length=256, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", examples=["sort4.tasks:rollout"])
+]
+Name = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+Seconds = Annotated[int, Field(ge=1, le=86_400)]
+Port = Annotated[int, Field(ge=1024, le=65_535)]
+
+
+class Mode(StrEnum):
+    SYNC = "Sync"
+    SEMI_SYNC = "SemiSync"
+    ASYNC = "Async"
+
+
+class EngineType(StrEnum):
+    EMBEDDED = "Embedded"
+    SGLANG = "SGLang"
+    VLLM = "VLLM"
+    CUSTOM = "Custom"
+
+
+class Strategy(StrEnum):
+    ROLE_BASED = "RoleBased"
+    WHOLE_JOB = "WholeJob"
+
+
+class StandbyMode(StrEnum):
+    AUTO = "Auto"
+    OFF = "Off"
+
+
+class WarmMode(StrEnum):
+    AUTO = "Auto"
+    OFF = "Off"
+
+
+class GangProvider(StrEnum):
+    NONE = "None"
+    VOLCANO = "Volcano"
+    COSCHEDULING = "Coscheduling"
+
+
+class Parallelism(ApiModel):
+    data: int = Field(default=1, ge=1, le=65_536)
+    """Data-parallel size."""
+    tensor: int = Field(default=1, ge=1, le=1024)
+    """Tensor-parallel size."""
+    pipeline: int = Field(default=1, ge=1, le=1024)
+    """Pipeline-parallel size."""
+    expert: int = Field(default=1, ge=1, le=1024)
+    """Expert-parallel size."""
+    context: int = Field(default=1, ge=1, le=1024)
+    """Context-parallel size."""
+
+
+class WarmWorker(ApiModel):
+    mode: WarmMode = WarmMode.AUTO
+    """Auto keeps a process with your imports loaded in each trainer-capable pod, from which workers start in
+    milliseconds. It costs its memory, about 280 MB with torch. Off starts every worker from cold."""
+    modules: tuple[Annotated[str, Field(max_length=256)], ...] = Field(default=(), max_length=64)
+    """Modules to load besides those the training script imports at its top level."""
+
+
+class TrainerRole(ApiModel):
+    replicas: int = Field(default=1, ge=1, le=10_000)
+    """Number of trainer pods. All ranks restart together; only the pods that failed are replaced."""
+    processes_per_pod: int = Field(default=1, ge=1, le=64)
+    """Training processes (ranks) in each pod, usually one for each GPU."""
+    parallelism: Parallelism = Parallelism()
+    """How the model is split. Its largest factor is the standby reserve when recovery.standby.reserve is 0."""
+    warm_worker: WarmWorker = WarmWorker()
+    """The warm worker kept in each trainer and rollout pod."""
+    template: PodTemplate
+    """The trainer pods. The first container's command is the training script."""
+
+
+class Engine(ApiModel):
+    type: EngineType = EngineType.EMBEDDED
+    """The inference engine. Embedded is a small torch server for tests and examples; it speaks SGLang's HTTP
+    surface. Custom is any server of yours that speaks that surface."""
+    model: str = Field(default="", max_length=256)
+    """Embedded: the model's factory, MODULE:FUNCTION. SGLang and VLLM: the model's path in the image."""
+    command: tuple[Word, ...] = Field(default=(), max_length=64)
+    """The engine's command, instead of the type's own. Required for Custom."""
+    port: Port = 8100
+    """Port of the engine's HTTP surface."""
+
+
+class RolloutRole(ApiModel):
+    replicas: int = Field(default=1, ge=0, le=10_000)
+    """Number of rollout pods. `kubectl scale` changes it."""
+    min_replicas: int = Field(default=1, ge=0, le=10_000)
+    """Rollout pods that are never borrowed as trainers."""
+    engine: Engine = Engine()
+    """The inference engine in each rollout pod."""
+    template: PodTemplate | None = None
+    """The rollout pods. Left out: the trainer's template, which is what lets a rollout become a trainer."""
+
+
+class ManagerRole(ApiModel):
+    replicas: int = Field(default=1, ge=1, le=1)
+    """Number of manager pods."""
+    port: Port = 8300
+    """Port of the managers' HTTP surface."""
+    ledger: str = Field(min_length=1, max_length=1024, pattern=r"^/")
+    """Absolute path of the ledger file, on a volume that outlives the pod."""
+    template: PodTemplate
+    """The manager pods. Their first container needs no command: it runs the managers."""
+
+
+class ServiceRole(ApiModel):
+    name: Name
+    """Name of the service, unique in the job."""
+    replicas: int = Field(default=1, ge=0, le=1000)
+    """Number of pods."""
+    template: PodTemplate
+    """The service's pods: a reward model, a sandbox. They are restarted alone."""
+
+
+class Data(ApiModel):
+    prompts: FunctionPath
+    """MODULE:FUNCTION that maps an index to a prompt. The same index always gives the same prompt."""
+    rollout: FunctionPath
+    """MODULE:FUNCTION, an async function that takes (prompt, episode), plays the turns, returns the reward."""
+    prompts_per_step: int = Field(default=32, ge=1, le=65_536)
+    """Prompts in the batch of one step."""
+    samples_per_prompt: int = Field(default=16, ge=1, le=1024)
+    """Trajectories sampled for each prompt: the group whose rewards are compared."""
+    concurrency: int = Field(default=64, ge=1, le=65_536)
+    """Trajectories in flight at once."""
+    turn_timeout_seconds: Seconds = 30
+    """A turn that takes longer is done again on another engine."""
+    episode_timeout_seconds: Seconds = 600
+    """A trajectory that takes longer is given up and another prompt takes its place."""
+
+
+class Standby(ApiModel):
+    mode: StandbyMode = StandbyMode.AUTO
+    """Auto lets a rollout pod take a lost trainer's place. Off waits for a new trainer pod."""
+    reserve: int = Field(default=0, ge=0, le=10_000)
+    """Rollouts kept homogeneous with trainers. 0 means the largest factor of trainer.parallelism."""
+
+
+class Backoff(ApiModel):
+    base_delay_seconds: int = Field(default=5, ge=0, le=3600)
+    """Delay before the second restart in a row that made no progress; it doubles from there. The first
+    restart is immediate."""
+    max_delay_seconds: int = Field(default=600, ge=1, le=86_400)
+    """Largest delay between restarts."""
+    stability_window_seconds: Seconds = 600
+    """A pod that ran this long without a fault starts again with no delay."""
+
+
+class Budgets(ApiModel):
+    restarts_without_progress: int = Field(default=3, ge=1, le=100)
+    """Restarts in a row that make no training step before the job is Failed with a diagnosis."""
+    job_restarts: int = Field(default=10, ge=0, le=10_000)
+    """Whole-job restarts before the job is Failed."""
+
+
+class Recovery(ApiModel):
+    strategy: Strategy = Strategy.ROLE_BASED
+    """RoleBased restarts the role that failed. WholeJob restarts everything, as most frameworks do; keep it
+    for comparison."""
+    standby: Standby = Standby()
+    """Whether rollouts stand by for trainers."""
+    backoff: Backoff = Backoff()
+    """Delays between restarts that make no progress."""
+    budgets: Budgets = Budgets()
+    """When to give up."""
+
+
+class Detection(ApiModel):
+    heartbeat_seconds: int = Field(default=1, ge=1, le=300)
+    """Longest time between two reports of an agent."""
+    lost_after_missed: int = Field(default=3, ge=2, le=100)
+    """Heartbeats missed before a silent pod is probed and, if it does not answer, taken for lost."""
+    startup_seconds: Seconds = 600
+    """A pod that has not reported this long after its creation has failed."""
+
+
+class CheckpointStorage(ApiModel):
+    path: str = Field(min_length=1, max_length=1024, pattern=r"^/")
+    """Absolute path of a folder that all trainer-capable pods can write, on a volume that outlives them."""
+
+
+class Checkpoint(ApiModel):
+    every_steps: int = Field(default=1, ge=1, le=1000)
+    """Steps between checkpoints. Only a step with a checkpoint survives a fault."""
+    storage: CheckpointStorage | None = None
+    """Where checkpoints go in the background, beside the copies in the trainers' memory."""
+    keep: int = Field(default=5, ge=1, le=1000)
+    """Checkpoints kept in storage."""
+    memory_mebibytes: int = Field(default=1024, ge=16, le=4_194_304)
+    """Size of each pod's memory-backed volume for checkpoints and weights, in MiB."""
+
+
+class WeightSync(ApiModel):
+    port: Port = 8400
+    """Port on which a pod hands weights to its neighbours."""
+    chunk_mebibytes: int = Field(default=4, ge=1, le=64)
+    """Size of a chunk in MiB. Small models use smaller chunks, so that there are enough to share."""
+
+
+class Gang(ApiModel):
+    provider: GangProvider = GangProvider.NONE
+    """The gang scheduler to address."""
+
+
+class RLJobSpec(ApiModel):
+    """An RL post-training job: trainers, rollouts and managers, and how faults in them are handled."""
+
+    steps: int = Field(ge=1, le=100_000_000)
+    """Optimizer steps to make."""
+    seed: int = Field(default=0, ge=0, le=2_147_483_647)
+    """Seed of everything random in the job."""
+    mode: Mode = Mode.ASYNC
+    """Async: trainers and rollouts work side by side. Sync: they take turns. SemiSync: between the two."""
+    max_staleness: int = Field(default=4, ge=0, le=1024)
+    """How many steps older than the trainers' weights a trajectory may be when it is trained on."""
+    trainer: TrainerRole
+    """The role that updates the weights."""
+    rollout: RolloutRole
+    """The role that generates trajectories."""
+    manager: ManagerRole
+    """The role that routes requests and keeps the ledger. It needs no accelerator."""
+    services: tuple[ServiceRole, ...] = Field(default=(), max_length=32)
+    """Other pods of the job, such as reward models and sandboxes."""
+    data: Data
+    """Prompts, the rollout function and the batch."""
+    recovery: Recovery = Recovery()
+    """What is done about a fault."""
+    detection: Detection = Detection()
+    """What counts as a fault."""
+    checkpoint: Checkpoint = Checkpoint()
+    """Checkpoints in memory and storage."""
+    weight_sync: WeightSync = WeightSync()
+    """How new weights reach the rollouts."""
+    suspend: bool = False
+    """True takes all pods away and keeps ledger and checkpoints; false goes on from there."""
+    managed_by: str = Field(default="robustrl.dev/operator", max_length=63)
+    """The controller that acts on this job. Others ignore it."""
+    ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=31_536_000)
+    """Seconds after its end that the RLJob is deleted. Left out: never."""
+    gang: Gang = Gang()
+    """Gang scheduling."""

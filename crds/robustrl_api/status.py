@@ -1,0 +1,165 @@
+"""RLJob.status: what the operator has decided and seen. Everything a successor operator needs is in here."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from robustrl_api.base import ApiModel
+
+
+class ConditionType(StrEnum):
+    READY = "Ready"
+    PROGRESSING = "Progressing"
+    RECOVERING = "Recovering"
+    DEGRADED = "Degraded"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Truth(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Scope(StrEnum):
+    """How much a recovery restarts."""
+
+    PROCESS = "Process"
+    POD = "Pod"
+    NODE = "Node"
+    JOB = "Job"
+
+
+class Stage(StrEnum):
+    """How far a trainer's recovery has come."""
+
+    WAITING_FOR_BACKOFF = "WaitingForBackoff"
+    WAITING_FOR_POD = "WaitingForPod"
+    RESTARTING = "Restarting"
+    TRAINING = "Training"
+
+
+class Condition(ApiModel):
+    type: str = Field(max_length=316)
+    """Name of the condition."""
+    status: Truth
+    """True, False or Unknown."""
+    reason: str = Field(max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    """Why, in one CamelCase word."""
+    message: str = Field(default="", max_length=32_768)
+    """Why, for a person."""
+    last_transition_time: str = Field(max_length=64, json_schema_extra={"format": "date-time"})
+    """When the status last changed."""
+    observed_generation: int = Field(default=0, ge=0)
+    """The spec's generation that this condition speaks of."""
+
+
+class RoleStatus(ApiModel):
+    name: str = Field(max_length=63)
+    """Name of the role."""
+    desired: int = Field(default=0, ge=0)
+    """Pods wanted."""
+    ready: int = Field(default=0, ge=0)
+    """Pods at work in this role."""
+    standby: int = Field(default=0, ge=0)
+    """Pods of this role that could take a trainer's place."""
+    restarts: int = Field(default=0, ge=0)
+    """Restarts in this role so far."""
+
+
+class Member(ApiModel):
+    rank: int = Field(ge=0)
+    """Index of the trainer pod; its processes' ranks follow from it."""
+    pod: str = Field(default="", max_length=253)
+    """Pod that holds the rank in the current epoch. Empty while the place is vacant."""
+    uid: str = Field(default="", max_length=64)
+    """That pod's UID."""
+    node: str = Field(default="", max_length=253)
+    """Node it runs on."""
+
+
+class RecoveryStatus(ApiModel):
+    """The trainers' recovery in flight."""
+
+    pod: str = Field(default="", max_length=253)
+    """Pod that failed."""
+    cause: str = Field(default="", max_length=63)
+    """What failed, in one CamelCase word."""
+    evidence: str = Field(default="", max_length=1024)
+    """What was seen."""
+    scope: Scope = Scope.PROCESS
+    """How much is restarted."""
+    stage: Stage = Stage.RESTARTING
+    """How far it has come."""
+    step: int = Field(default=0, ge=0)
+    """Steps committed when the fault was found."""
+    detected_time: str = Field(default="", max_length=64)
+    """When the fault was found."""
+    not_before_time: str = Field(default="", max_length=64)
+    """Backoff: when the restart may begin."""
+    replacement: str = Field(default="", max_length=253)
+    """Pod that takes the failed one's place."""
+
+
+class Incident(ApiModel):
+    """One fault and what was done about it."""
+
+    role: str = Field(max_length=63)
+    """Role that failed."""
+    pod: str = Field(max_length=253)
+    """Pod that failed."""
+    cause: str = Field(max_length=63)
+    """What failed, in one CamelCase word."""
+    evidence: str = Field(default="", max_length=1024)
+    """What was seen."""
+    decision: str = Field(max_length=253)
+    """What was done, and by which rule."""
+    scope: Scope
+    """How much was restarted."""
+    epoch: int = Field(ge=0)
+    """The trainers' epoch after it."""
+    step: int = Field(ge=0)
+    """Steps committed when the fault was found."""
+    detected_time: str = Field(max_length=64)
+    """When the fault was found."""
+    recovered_time: str = Field(default="", max_length=64)
+    """When the next optimizer step was committed. Empty while it is not, or where training never stopped."""
+
+
+class RLJobStatus(ApiModel):
+    """What the operator has decided and seen."""
+
+    observed_generation: int = Field(default=0, ge=0)
+    """The spec's generation that this status speaks of."""
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
+    """Ready, Progressing, Recovering, Degraded, Suspended, Succeeded, Failed."""
+    epoch: int = Field(default=0, ge=0)
+    """Incarnations of the trainers so far. Written before anything acts on it."""
+    attempt: int = Field(default=0, ge=0)
+    """Restarts of the whole job so far."""
+    step: int = Field(default=0, ge=0)
+    """Optimizer steps committed, a few seconds old at most."""
+    members: tuple[Member, ...] = Field(default=(), max_length=10_000)
+    """Which pod holds which rank in the current epoch."""
+    roles: tuple[RoleStatus, ...] = Field(default=(), max_length=64)
+    """Pods of each role."""
+    recovery: RecoveryStatus | None = None
+    """The trainers' recovery in flight."""
+    incidents: tuple[Incident, ...] = Field(default=(), max_length=10)
+    """The last ten faults, newest last."""
+    restarts_without_progress: int = Field(default=0, ge=0)
+    """Restarts in a row that made no training step."""
+    serial: int = Field(default=0, ge=0)
+    """Pods created so far; the next one's name ends in it."""
+    started_time: str = Field(default="", max_length=64)
+    """When the job was first seen."""
+    finished_time: str = Field(default="", max_length=64)
+    """When the job succeeded or failed."""
+    rollout_replicas: int = Field(default=0, ge=0)
+    """Rollout pods there are, for /scale."""
+    rollout_selector: str = Field(default="", max_length=1024)
+    """Selector of the rollout pods, for /scale."""

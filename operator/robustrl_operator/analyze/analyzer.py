@@ -1,0 +1,50 @@
+"""Weighs the evidence on every pod and gives one verdict each."""
+
+from __future__ import annotations
+
+from robustrl_api.status import Scope
+from robustrl_operator.analyze import child, pod_status, silence
+from robustrl_operator.analyze.verdict import HEALTHY, Cause, Health, Verdict, Verdicts
+from robustrl_operator.view import JobView, PodView
+
+
+def analyze(view: JobView) -> Verdicts:
+    """One verdict for each pod, and for each member whose pod is gone."""
+    verdicts = {pod.uid: _judge(view, pod) for pod in view.pods}
+    for member in view.status.members:
+        if member.uid and member.uid not in verdicts:
+            text = f"pod {member.pod} no longer exists"
+            verdicts[member.uid] = Verdict(Health.FAILED, Cause.POD_DELETED, text, Scope.POD)
+    return _settle_lost_peers(view, verdicts)
+
+
+def _judge(view: JobView, pod: PodView) -> Verdict:
+    bad = pod_status.judge(view, pod) or silence.judge(view, pod)
+    if bad is not None:
+        return bad
+    report = view.report(pod.uid)
+    if report is None:
+        return Verdict(Health.STARTING)
+    return child.judge(view, pod, report) or HEALTHY
+
+
+def _settle_lost_peers(view: JobView, verdicts: Verdicts) -> Verdicts:
+    """A worker that lost its peer accuses somebody else. If nobody else is found within the silence limit, or
+    every member says the same, it is a fault of its own."""
+    members = [member.uid for member in view.status.members if member.uid]
+    accusers = [uid for uid in members if verdicts[uid].cause is Cause.PEER_LOST]
+    if not accusers or any(verdicts[uid].failed for uid in members):
+        return verdicts
+    others_silent = any(verdicts[uid].cause is Cause.HEARTBEAT_LOST for uid in members)
+    if others_silent or not (len(accusers) == len(members) or _waited(view, accusers)):
+        return verdicts
+    first = accusers[0]
+    convicted = Verdict(Health.FAILED, Cause.PEER_LOST, verdicts[first].evidence, Scope.PROCESS)
+    return verdicts | {first: convicted}
+
+
+def _waited(view: JobView, accusers: list[str]) -> bool:
+    """Whether everyone else has reported since the accusation, and so is known to live."""
+    accused_at = min(view.reports[uid].changed for uid in accusers)
+    others = [m.uid for m in view.status.members if m.uid and m.uid not in accusers]
+    return all(uid in view.reports and view.reports[uid].at > accused_at + view.heartbeat for uid in others)

@@ -1,0 +1,54 @@
+"""Evidence from the agent in the pod: its child has exited, or it found something no restart can mend."""
+
+from __future__ import annotations
+
+from robustrl_api.control import AgentReport, ChildState, Exit
+from robustrl_api.names import Role
+from robustrl_api.status import Scope
+from robustrl_operator.analyze.verdict import Cause, Health, Verdict
+from robustrl_operator.view import JobView, PodView
+
+
+def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
+    """A verdict from the last report, or None where the report has nothing bad to say."""
+    if report.complaint is not None:
+        text = f"{pod.name}: {report.complaint.reason}: {report.complaint.message}"
+        return Verdict(Health.FAILED, Cause.BAD_CONFIGURATION, text, Scope.POD)
+    if pod.uid in view.member_by_uid:
+        return _judge_trainer(view, pod, report)
+    return _judge_supervised(view, pod, report)
+
+
+def _judge_trainer(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
+    """A worker's exit counts only for the epoch it was started in: older ones have been answered already."""
+    child = report.child
+    if child.epoch != view.status.epoch:
+        return None
+    if child.state is not ChildState.EXITED or child.last_exit is None:
+        return None
+    if child.last_exit.code == 0:
+        return Verdict(Health.FINISHED)
+    if child.last_exit.peer_lost:
+        return Verdict(Health.SUSPECT, Cause.PEER_LOST, f"a worker of {pod.name} lost a peer", Scope.PROCESS)
+    return Verdict(Health.FAILED, Cause.WORKER_EXITED, exit_text(pod.name, child.last_exit), Scope.PROCESS)
+
+
+def _judge_supervised(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
+    """Engines and managers are restarted in place by their agent; the verdict says so while they are down.
+
+    One that keeps exiting without ever getting to work has a fault that no restart mends.
+    """
+    child = report.child
+    if child.state is not ChildState.EXITED or child.last_exit is None:
+        return None
+    cause = Cause.MANAGER_EXITED if pod.origin is Role.MANAGER else Cause.ENGINE_EXITED
+    if child.restarts >= view.spec.recovery.budgets.restarts_without_progress:
+        text = f"{exit_text(pod.name, child.last_exit)} (restarted {child.restarts} times in vain)"
+        return Verdict(Health.FAILED, Cause.BAD_CONFIGURATION, text, Scope.POD)
+    return Verdict(Health.SUSPECT, cause, exit_text(pod.name, child.last_exit), Scope.PROCESS)
+
+
+def exit_text(pod: str, exit: Exit) -> str:
+    """An exit in words, with what the process said last."""
+    how = f"killed by signal {-exit.code}" if exit.code < 0 else f"exited with status {exit.code}"
+    return f"process in {pod} {how}" + (f": {exit.message}" if exit.message else "")

@@ -1,0 +1,35 @@
+"""Evidence from the source of truth on pods: deleted, failed, evicted, out of memory, not startable."""
+
+from __future__ import annotations
+
+from robustrl_api.status import Scope
+from robustrl_operator.analyze.verdict import Cause, Health, Verdict
+from robustrl_operator.view import JobView, PodView
+
+BAD_IMAGE = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+)
+BAD_CONFIGURATION = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+
+
+def judge(view: JobView, pod: PodView) -> Verdict | None:
+    """A verdict from the pod's own status, or None where that says nothing bad."""
+    if pod.deleting:
+        return Verdict(Health.FAILED, Cause.POD_DELETED, f"pod {pod.name} is being deleted", Scope.POD)
+    if pod.phase == "Failed":
+        return Verdict(Health.FAILED, _cause(pod.reason), _evidence(pod), Scope.POD)
+    if pod.waiting in BAD_IMAGE:
+        text = f"image of {pod.name} cannot be pulled ({pod.waiting}): {pod.message}"
+        return Verdict(Health.FAILED, Cause.BAD_IMAGE, text, Scope.POD)
+    if pod.waiting in BAD_CONFIGURATION:
+        text = f"container of {pod.name} cannot be started ({pod.waiting}): {pod.message}"
+        return Verdict(Health.FAILED, Cause.BAD_CONFIGURATION, text, Scope.POD)
+    return None
+
+
+def _cause(reason: str) -> Cause:
+    return {"OOMKilled": Cause.OUT_OF_MEMORY, "Evicted": Cause.EVICTED}.get(reason, Cause.POD_FAILED)
+
+
+def _evidence(pod: PodView) -> str:
+    return f"pod {pod.name} failed: {pod.reason or 'no reason given'} {pod.message}".strip()

@@ -1,0 +1,65 @@
+"""Evidence from silence: an agent that has stopped reporting, a node that is not ready, a pod that never spoke.
+
+Silence is measured from the last report or from when this operator began to listen, whichever is later, so that
+a new operator starts with nobody under suspicion.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from robustrl_api.status import Scope
+from robustrl_operator.analyze.verdict import Cause, Health, Verdict
+from robustrl_operator.view import JobView, PodView
+
+PROBE_LEAD = timedelta(seconds=1)
+"""The probe is asked this long before the silence limit, so that its answer costs no time of its own."""
+
+
+def judge(view: JobView, pod: PodView) -> Verdict | None:
+    """A verdict on a pod that has been silent for too long, or None while it has not."""
+    heard = view.reports.get(pod.uid)
+    if heard is None and not _ever_reported(view, pod):
+        return _judge_unheard(view, pod)
+    last = max(heard.at, view.watching_since) if heard else view.watching_since
+    silent = view.now - last
+    if silent < view.silence_limit - PROBE_LEAD:
+        return None
+    return _judge_silent(view, pod, silent)
+
+
+def _ever_reported(view: JobView, pod: PodView) -> bool:
+    """A member has been heard before it became one, if only by an earlier operator."""
+    return pod.uid in view.member_by_uid
+
+
+def _judge_unheard(view: JobView, pod: PodView) -> Verdict:
+    node = view.nodes.get(pod.node)
+    if pod.node and node is not None and not (node.ready and node.exists):
+        text = f"node {pod.node} is lost and {pod.name} never reported from it"
+        return Verdict(Health.FAILED, Cause.NODE_LOST, text, Scope.NODE)
+    waited = view.now - max(pod.created, view.watching_since)
+    limit = timedelta(seconds=view.spec.detection.startup_seconds)
+    if waited > limit:
+        why = f"({pod.waiting or pod.phase}) {pod.message}"
+        text = f"{pod.name} did not report within {limit.total_seconds():.0f} s {why}"
+        return Verdict(Health.FAILED, Cause.NEVER_STARTED, text.strip(), Scope.POD)
+    return Verdict(Health.STARTING)
+
+
+def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
+    probe = view.probes.get(pod.uid)
+    text = f"{pod.name} has been silent for {silent.total_seconds():.1f} s"
+    heard = view.reports.get(pod.uid)
+    asked_since = heard.at if heard else view.watching_since
+    if probe is None or probe.asked < asked_since:
+        return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text, probe=True)
+    if not probe.done or silent < view.silence_limit:
+        return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text)
+    if probe.answered:
+        # It lives but does not reach us. It is asked again; only a dead or fenced pod is replaced.
+        return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text + " but answers a probe", probe=True)
+    node = view.nodes.get(pod.node)
+    if node is not None and not (node.ready and node.exists):
+        return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE)
+    return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text + " and answers no probe", Scope.NODE)

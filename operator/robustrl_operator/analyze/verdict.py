@@ -1,0 +1,66 @@
+"""A verdict: how a pod is, why, and what was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from robustrl_api.status import Scope
+
+
+class Health(StrEnum):
+    STARTING = "Starting"
+    HEALTHY = "Healthy"
+    SUSPECT = "Suspect"
+    """Something is odd, and what it means is not known yet."""
+    FAILED = "Failed"
+    FINISHED = "Finished"
+
+
+class Cause(StrEnum):
+    """What failed. The vocabulary of incidents and Events."""
+
+    NONE = "None"
+    WORKER_EXITED = "WorkerExited"
+    ENGINE_EXITED = "EngineExited"
+    MANAGER_EXITED = "ManagerExited"
+    PEER_LOST = "PeerLost"
+    POD_DELETED = "PodDeleted"
+    POD_FAILED = "PodFailed"
+    OUT_OF_MEMORY = "OutOfMemory"
+    EVICTED = "Evicted"
+    NODE_LOST = "NodeLost"
+    HEARTBEAT_LOST = "HeartbeatLost"
+    NEVER_STARTED = "NeverStarted"
+    BAD_IMAGE = "BadImage"
+    BAD_CONFIGURATION = "BadConfiguration"
+
+
+UNMENDABLE = frozenset({Cause.BAD_IMAGE, Cause.BAD_CONFIGURATION})
+"""Causes that lie in what the user gave us: a restart meets them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    health: Health
+    cause: Cause = Cause.NONE
+    evidence: str = ""
+    scope: Scope = Scope.PROCESS
+    """What is broken: only the process, the pod, or its node."""
+    probe: bool = False
+    """The pod should be asked whether it lives."""
+
+    @property
+    def failed(self) -> bool:
+        return self.health is Health.FAILED
+
+    @property
+    def pod_lost(self) -> bool:
+        """Whether nothing in this pod will ever act again."""
+        return self.failed and self.scope in (Scope.POD, Scope.NODE)
+
+
+HEALTHY = Verdict(Health.HEALTHY)
+
+Verdicts = dict[str, Verdict]
+"""Verdicts by pod UID. Members of the epoch whose pod no longer exists have one too."""

@@ -1,0 +1,97 @@
+"""Where agents' reports meet assignments: in memory, rebuilt by the agents' next calls after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from robustrl_api.control import AgentReport, Assignment
+from robustrl_operator.view import Heard
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class PodIdentity:
+    """A pod as its credential proves it."""
+
+    namespace: str
+    pod: str
+    uid: str
+
+
+@dataclass
+class _Line:
+    """One pod's side of the long-poll."""
+
+    heard: Heard | None = None
+    assignment: Assignment | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ControlHub:
+    """Holds each pod's last report and current assignment.
+
+    `on_report` is called for a report that may matter to a decision: the first of an agent, one with another child,
+    epoch, role, complaint or step. Heartbeats that say nothing new wake nobody.
+    """
+
+    def __init__(self, clock: Clock, on_report: Callable[[PodIdentity], None]) -> None:
+        self._clock = clock
+        self._on_report = on_report
+        self._lines: dict[str, _Line] = {}
+
+    def heard(self, uid: str) -> Heard | None:
+        line = self._lines.get(uid)
+        return line.heard if line else None
+
+    def assign(self, uid: str, assignment: Assignment) -> None:
+        """Give a pod its assignment; a call of its that is being held is answered at once if this changes it."""
+        line = self._lines.setdefault(uid, _Line())
+        if line.assignment is None or line.assignment.etag != assignment.etag:
+            line.assignment = assignment
+            line.changed.set()
+
+    def forget(self, uid: str) -> None:
+        """Drop all state of a pod that is gone: nothing of it may speak for a successor."""
+        line = self._lines.pop(uid, None)
+        if line is not None:
+            line.changed.set()
+
+    async def exchange(self, identity: PodIdentity, report: AgentReport) -> Assignment | None:
+        """Take a report; answer with the assignment when it differs from `report.applied`, or after a heartbeat.
+
+        None means that the operator does not know this pod (yet).
+        """
+        line = self._lines.setdefault(identity.uid, _Line())
+        self._take(identity, line, report)
+        if line.assignment is None or line.assignment.etag == report.applied:
+            await self._hold(line)
+        return line.assignment
+
+    def _take(self, identity: PodIdentity, line: _Line, report: AgentReport) -> None:
+        before, now = line.heard, self._clock()
+        fresh = before is None or before.report.boot != report.boot or before.report.child != report.child
+        line.heard = Heard(report, now, now if fresh or before is None else before.changed)
+        if before is None or _matters(before.report, report):
+            self._on_report(identity)
+
+    async def _hold(self, line: _Line) -> None:
+        line.changed.clear()
+        seconds = line.assignment.heartbeat_seconds if line.assignment else 1.0
+        try:
+            async with asyncio.timeout(seconds):
+                await line.changed.wait()
+        except TimeoutError:
+            return
+
+
+def _matters(before: AgentReport, after: AgentReport) -> bool:
+    """Whether a report says something that a rule could act on."""
+
+    def essence(report: AgentReport) -> tuple[object, ...]:
+        return (report.boot, report.epoch, report.role, report.child, report.complaint, report.step, report.admitted)
+
+    return essence(before) != essence(after)

@@ -1,0 +1,168 @@
+"""One level-triggered loop a job: look, analyze, plan, write the status, act. Whatever happened only wakes it.
+
+The order is the safety of the whole system: status first, actions after the status is stored, assignments from the
+stored status, events last. Killed between any two of these, a successor finds in status what was decided and does
+the rest again; every action is harmless to repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from robustrl_api.job import RLJob
+from robustrl_api.status import RLJobStatus
+from robustrl_operator.analyze import analyze
+from robustrl_operator.control.body import Body, StatusConflict
+from robustrl_operator.control.hub import Clock, ControlHub
+from robustrl_operator.control.prober import Prober
+from robustrl_operator.plan import DeletePod, Plan, ProbePod, plan
+from robustrl_operator.plan.assign import assignments
+from robustrl_operator.view import Heard, JobView, Probe
+
+log = logging.getLogger(__name__)
+
+STEP_INTERVAL = timedelta(seconds=5)
+"""A status that differs only in its step is written no more often: each write is seen by every watcher."""
+MAX_ERROR_DELAY_SECONDS = 15.0
+
+
+@dataclass
+class Watcher:
+    """Numbers about the loop, for metrics and liveness."""
+
+    plans: int = 0
+    errors: int = 0
+    last_plan_seconds: float = 0.0
+
+
+class Reconciler:
+    """Keeps one job as it should be, until it is gone."""
+
+    def __init__(self, key: str, body: Body, hub: ControlHub, prober: Prober, clock: Clock) -> None:
+        self.key = key
+        self.watch = Watcher()
+        self._body, self._hub, self._prober, self._clock = body, hub, prober, clock
+        self._since = clock()
+        self._woken = asyncio.Event()
+        self._woken.set()
+        self._step_written = clock()
+        self._known_uids: set[str] = set()
+
+    def wake(self) -> None:
+        """Something may have changed."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Reconcile until the job no longer exists. Errors are logged and retried with backoff and jitter."""
+        failures = 0
+        while True:
+            wait = self._heartbeat()
+            try:
+                self._woken.clear()
+                outcome = await self.reconcile()
+                if outcome is None:
+                    return
+                failures = 0
+                if outcome.wake is not None:
+                    wait = min(wait, outcome.wake.total_seconds())
+            except StatusConflict:
+                wait = 0.02
+            except Exception:
+                failures += 1
+                self.watch.errors += 1
+                wait = min(MAX_ERROR_DELAY_SECONDS, 0.2 * 2**failures) * random.uniform(0.5, 1.0)
+                log.exception("%s: reconcile failed (%d in a row), again in %.1f s", self.key, failures, wait)
+                await asyncio.sleep(wait)
+                continue
+            await self._sleep(wait)
+
+    def _heartbeat(self) -> float:
+        """Silence is only seen by looking, so a job is looked at twice a heartbeat."""
+        job = self._body.job(self.key)
+        return (job.spec.detection.heartbeat_seconds if job else 1) / 2
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+
+    async def reconcile(self) -> Plan | None:
+        """One round. None when the job no longer exists."""
+        job = self._body.job(self.key)
+        if job is None:
+            self._forget(set())
+            return None
+        started = asyncio.get_running_loop().time()
+        view = self.view(job)
+        decided = plan(view, analyze(view))
+        self.watch.plans += 1
+        self.watch.last_plan_seconds = asyncio.get_running_loop().time() - started
+        stored = await self._store(job, decided.status)
+        self._assign(stored)
+        await self._act(job, decided)
+        for event in decided.events:
+            await self._body.publish(job, event)
+        return decided
+
+    def view(self, job: RLJob) -> JobView:
+        """Everything the brain may know about the job now."""
+        pods = self._body.pods(self.key)
+        uids = {pod.uid for pod in pods} | {m.uid for m in job.status.members if m.uid}
+        self._forget(uids)
+        return JobView(
+            name=job.metadata.name,
+            namespace=job.metadata.namespace,
+            spec=job.spec,
+            status=job.status,
+            now=self._clock(),
+            watching_since=self._since,
+            generation=job.metadata.generation,
+            pods=pods,
+            nodes=self._body.nodes(),
+            reports=_present(uids, self._hub.heard),
+            probes=_present(uids, self._prober.result),
+        )
+
+    def _forget(self, uids: set[str]) -> None:
+        for uid in self._known_uids - uids:
+            self._hub.forget(uid)
+        self._known_uids = uids
+
+    async def _store(self, job: RLJob, status: RLJobStatus) -> RLJob:
+        """Write what was decided, if it says anything new."""
+        only_step = status.model_copy(update={"step": job.status.step}) == job.status
+        now = self._clock()
+        if status == job.status or (only_step and now - self._step_written < STEP_INTERVAL):
+            return job
+        await self._body.write_status(job, status)
+        self._step_written = now
+        return job.model_copy(update={"status": status})
+
+    def _assign(self, job: RLJob) -> None:
+        for uid, assignment in assignments(self.view(job), self._body.rendezvous_base).items():
+            self._hub.assign(uid, assignment)
+
+    async def _act(self, job: RLJob, decided: Plan) -> None:
+        for action in decided.actions:
+            if isinstance(action, ProbePod):
+                self._prober.ask(action)
+                continue
+            if isinstance(action, DeletePod):
+                log.info("%s: deleting pod %s (force=%s)", self.key, action.name, action.force)
+            await self._body.carry_out(job, action)
+
+
+T = TypeVar("T", Heard, Probe)
+
+
+def _present(uids: set[str], get: Callable[[str], T | None]) -> dict[str, T]:
+    found = ((uid, get(uid)) for uid in uids)
+    return {uid: item for uid, item in found if item is not None}

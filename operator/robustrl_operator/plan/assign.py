@@ -1,0 +1,80 @@
+"""What each agent shall be, derived from status and pods alone, so that any operator gives the same answer."""
+
+from __future__ import annotations
+
+import xxhash
+
+from robustrl_api.control import Assignment, Peer
+from robustrl_api.names import Role
+from robustrl_api.status import ConditionType, Stage
+from robustrl_operator.view import JobView, PodView
+
+RENDEZVOUS_PORTS = 2000
+
+
+def assignments(view: JobView, rendezvous_base: int = 29_500) -> dict[str, Assignment]:
+    """The assignment of every pod, by UID.
+
+    Args:
+        rendezvous_base: first of the ports at which the ranks of an epoch meet; each epoch has its own, so that
+            a late process of an old epoch cannot walk into the new one's meeting.
+    """
+    peers = tuple(
+        _peer(view, pod) for pod in sorted(view.pods, key=lambda p: p.name) if pod.address and not pod.deleting
+    )
+    return {pod.uid: _sealed(_assignment(view, pod, peers, rendezvous_base)) for pod in view.pods}
+
+
+def _assignment(view: JobView, pod: PodView, peers: tuple[Peer, ...], rendezvous_base: int) -> Assignment:
+    role = view.current_role(pod)
+    active = not (view.spec.suspend or view.condition(ConditionType.SUCCEEDED) or view.condition(ConditionType.FAILED))
+    common = Assignment(
+        role=role,
+        epoch=view.status.epoch,
+        run=active and role in (Role.ROLLOUT, Role.MANAGER, Role.SERVICE),
+        manager=_manager_url(view),
+        peers=tuple(peer for peer in peers if peer.pod != pod.name),
+        heartbeat_seconds=float(view.spec.detection.heartbeat_seconds),
+    )
+    if pod.uid not in view.member_by_uid:
+        return common
+    trainer = view.spec.trainer
+    return common.model_copy(
+        update={
+            "run": active and _trainers_may_run(view),
+            "rank": view.member_by_uid[pod.uid].rank,
+            "world_size": trainer.replicas * trainer.processes_per_pod,
+            "rendezvous": _rendezvous(view, rendezvous_base),
+        }
+    )
+
+
+def _trainers_may_run(view: JobView) -> bool:
+    members = view.status.members
+    full = len(members) == view.spec.trainer.replicas and all(member.uid for member in members)
+    recovery = view.status.recovery
+    waiting = recovery is not None and recovery.stage in (Stage.WAITING_FOR_BACKOFF, Stage.WAITING_FOR_POD)
+    return full and not waiting and view.status.epoch > 0 and bool(_manager_url(view))
+
+
+def _rendezvous(view: JobView, base: int) -> str:
+    first = next((m for m in view.status.members if m.rank == 0), None)
+    pod = view.by_uid.get(first.uid) if first else None
+    return f"{pod.address}:{base + view.status.epoch % RENDEZVOUS_PORTS}" if pod and pod.address else ""
+
+
+def _manager_url(view: JobView) -> str:
+    for pod in view.pods:
+        if pod.origin is Role.MANAGER and pod.address and not pod.deleting:
+            return f"http://{pod.address}:{view.spec.manager.port}"
+    return ""
+
+
+def _peer(view: JobView, pod: PodView) -> Peer:
+    member = view.member_by_uid.get(pod.uid)
+    return Peer(pod=pod.name, role=view.current_role(pod), address=pod.address, rank=member.rank if member else -1)
+
+
+def _sealed(assignment: Assignment) -> Assignment:
+    etag = xxhash.xxh3_64_hexdigest(assignment.model_dump_json().encode())
+    return assignment.model_copy(update={"etag": etag})

@@ -1,0 +1,148 @@
+"""The draft that rules pass along, and what a plan consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from robustrl_api.names import EventReason, Role
+from robustrl_api.spec import RLJobSpec
+from robustrl_api.status import ConditionType, RLJobStatus
+from robustrl_operator.analyze.verdict import HEALTHY, Health, Verdict, Verdicts
+from robustrl_operator.view import JobView, PodView
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    name: str
+    role: Role
+    service: str = ""
+    """Name of the service, for role service."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    name: str
+    uid: str
+    force: bool
+    """Without waiting for its node, which may never answer again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    name: str
+    uid: str
+    role: Role
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePod:
+    """Ask the agent directly whether it lives."""
+
+    name: str
+    uid: str
+    address: str
+
+
+Action = CreatePod | DeletePod | Relabel | ProbePod
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    reason: EventReason
+    message: str
+    warning: bool = False
+
+
+class Outcome(StrEnum):
+    PROGRESS = "Progress"
+    COMPLETE = "Complete"
+    BLOCKED = "Blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    status: RLJobStatus
+    actions: tuple[Action, ...]
+    events: tuple[Event, ...]
+    outcome: Outcome
+    waiting_for: str = ""
+    wake: timedelta | None = None
+    """Plan again no later than this, whether or not anything is heard."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan in the making. Rules return a changed copy."""
+
+    view: JobView
+    verdicts: Verdicts
+    status: RLJobStatus
+    actions: tuple[Action, ...] = ()
+    events: tuple[Event, ...] = ()
+    waiting_for: str = ""
+    wake: timedelta | None = None
+    gone: frozenset[str] = field(default_factory=frozenset)
+    """UIDs of pods that this plan deletes: later rules count without them."""
+
+    @property
+    def spec(self) -> RLJobSpec:
+        return self.view.spec
+
+    @property
+    def ended(self) -> bool:
+        return any(
+            c.type in (ConditionType.SUCCEEDED, ConditionType.FAILED) and c.status == "True"
+            for c in self.status.conditions
+        )
+
+    def set(self, **changes: Any) -> Draft:
+        return replace(self, status=self.status.model_copy(update=changes))
+
+    def act(self, *actions: Action) -> Draft:
+        return replace(self, actions=self.actions + actions)
+
+    def tell(self, reason: EventReason, message: str, *, warning: bool = False) -> Draft:
+        return replace(self, events=(*self.events, Event(reason, message, warning)))
+
+    def wait(self, what: str, wake: timedelta | None = None) -> Draft:
+        sooner = min(w for w in (self.wake, wake) if w is not None) if self.wake or wake else None
+        return replace(self, waiting_for=self.waiting_for or what, wake=sooner)
+
+    def delete(self, pod: PodView, *, force: bool) -> Draft:
+        """Delete a pod, once: a pod that is already on its way out is only counted out."""
+        draft = replace(self, gone=self.gone | {pod.uid})
+        if pod.deleting and not force:
+            return draft
+        return draft.act(DeletePod(pod.name, pod.uid, force))
+
+    def verdict(self, uid: str) -> Verdict:
+        return self.verdicts.get(uid, HEALTHY)
+
+    def is_member(self, uid: str) -> bool:
+        return any(member.uid == uid for member in self.status.members)
+
+    def role_of(self, pod: PodView) -> Role:
+        """The role that the draft's status gives a pod."""
+        if self.is_member(pod.uid):
+            return Role.TRAINER
+        unseated = pod.uid in self.view.member_by_uid
+        return Role.FENCED if unseated else self.view.current_role(pod)
+
+    def live(self, role: Role) -> list[PodView]:
+        """Pods that hold `role` and are neither failed nor on their way out, oldest first."""
+        pods = [
+            pod
+            for pod in self.view.pods
+            if pod.uid not in self.gone
+            and not pod.deleting
+            and self.role_of(pod) is role
+            and not self.verdict(pod.uid).pod_lost
+        ]
+        return sorted(pods, key=lambda pod: (pod.created, pod.name))
+
+    def healthy(self, role: Role) -> list[PodView]:
+        return [pod for pod in self.live(role) if self.verdict(pod.uid).health is Health.HEALTHY]

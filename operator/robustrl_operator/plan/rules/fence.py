@@ -1,0 +1,23 @@
+"""Rule 6 and the end of every lost trainer: fenced pods and pods of dead nodes go without waiting for their node.
+
+By now status has given their seats away and raised the epoch, so nothing they still do counts.
+"""
+
+from __future__ import annotations
+
+from robustrl_api.names import Role
+from robustrl_operator.plan.draft import Draft, Relabel
+
+
+def apply(draft: Draft) -> Draft:
+    for pod in draft.view.pods:
+        if pod.uid in draft.gone:
+            continue
+        role = draft.role_of(pod)
+        lost = draft.verdict(pod.uid).pod_lost
+        if role is not Role.FENCED and not (lost and role in (Role.TRAINER, Role.SERVICE)):
+            continue
+        if pod.role is not Role.FENCED:
+            draft = draft.act(Relabel(pod.name, pod.uid, Role.FENCED, pod.epoch))
+        draft = draft.delete(pod, force=True)
+    return draft

@@ -1,0 +1,79 @@
+"""What people read: role counts, conditions, the columns of `kubectl get`."""
+
+from __future__ import annotations
+
+from robustrl_api.names import LABEL_JOB, LABEL_ROLE, Role
+from robustrl_api.spec import StandbyMode
+from robustrl_api.status import ConditionType, RoleStatus
+from robustrl_operator.plan.draft import Draft
+from robustrl_operator.plan.rules.conditions import condition
+from robustrl_operator.plan.standby import promotable
+
+
+def apply(draft: Draft) -> Draft:
+    draft = draft.set(
+        observed_generation=draft.view.generation,
+        step=draft.view.committed_step(),
+        roles=_roles(draft),
+        rollout_replicas=len(draft.live(Role.ROLLOUT)),
+        rollout_selector=f"{LABEL_JOB}={draft.view.name},{LABEL_ROLE}={Role.ROLLOUT}",
+    )
+    return _conditions(draft)
+
+
+def _roles(draft: Draft) -> tuple[RoleStatus, ...]:
+    return (
+        _role(draft, Role.TRAINER, draft.spec.trainer.replicas),
+        _role(draft, Role.ROLLOUT, draft.spec.rollout.replicas),
+        _role(draft, Role.MANAGER, draft.spec.manager.replicas),
+        *(RoleStatus(name=s.name, desired=s.replicas, ready=_count(draft, s.name)) for s in draft.spec.services),
+    )
+
+
+def _role(draft: Draft, role: Role, desired: int) -> RoleStatus:
+    ready = draft.healthy(role)
+    if role is Role.TRAINER:
+        ready = [pod for pod in ready if draft.is_member(pod.uid)]
+    standby = len(promotable(draft)) if role is Role.ROLLOUT and _stands_by(draft) else 0
+    faults = sum(1 for incident in draft.status.incidents if incident.role == role)
+    before = next((r.restarts for r in draft.view.status.roles if r.name == role), 0)
+    known = sum(1 for incident in draft.view.status.incidents if incident.role == role)
+    # Incidents are bounded, so the count is carried on by what this plan adds.
+    restarts = before + max(0, faults - known)
+    return RoleStatus(name=role, desired=desired, ready=len(ready), standby=standby, restarts=restarts)
+
+
+def _stands_by(draft: Draft) -> bool:
+    return draft.spec.recovery.standby.mode is StandbyMode.AUTO
+
+
+def _count(draft: Draft, service: str) -> int:
+    prefix = f"{draft.view.name}-{service}-"
+    return sum(1 for pod in draft.live(Role.SERVICE) if pod.name.startswith(prefix) and pod.phase == "Running")
+
+
+def _conditions(draft: Draft) -> Draft:
+    status = draft.status
+    ready = {role.name: role.ready >= role.desired for role in status.roles}
+    running = not draft.ended and not draft.spec.suspend
+    full = running and all(ready.values())
+    missing = ", ".join(f"{r.name} {r.ready}/{r.desired}" for r in status.roles if not ready[r.name])
+    draft = condition(draft, ConditionType.READY, full, "AllRolesReady" if full else "RolesMissing", missing)
+    training = running and ready["trainer"] and status.recovery is None and status.epoch > 0
+    reason = "Training" if training else "NotTraining"
+    draft = condition(draft, ConditionType.PROGRESSING, training, reason, draft.waiting_for)
+    degraded = running and status.epoch > 0 and not full
+    draft = condition(draft, ConditionType.DEGRADED, degraded, "RolesMissing" if degraded else "AsDesired", missing)
+    draft = _recovering(draft)
+    for kind in (ConditionType.SUCCEEDED, ConditionType.FAILED):
+        if not any(c.type == kind and c.status == "True" for c in draft.status.conditions):
+            draft = condition(draft, kind, False if draft.ended else None, "Ended" if draft.ended else "Running")
+    return draft
+
+
+def _recovering(draft: Draft) -> Draft:
+    recovery = draft.status.recovery
+    if recovery is None:
+        return condition(draft, ConditionType.RECOVERING, False, "NoFault")
+    message = f"{recovery.stage}: {recovery.evidence}"
+    return condition(draft, ConditionType.RECOVERING, True, recovery.cause or "Fault", message)

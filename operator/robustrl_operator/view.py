@@ -1,0 +1,128 @@
+"""What the brain sees of a job: one immutable snapshot, the same from every body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from robustrl_api.control import AgentReport
+from robustrl_api.names import Role
+from robustrl_api.spec import RLJobSpec
+from robustrl_api.status import ConditionType, Member, RLJobStatus, Truth
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod of the job as its body's source of truth has it."""
+
+    name: str
+    uid: str
+    origin: Role
+    role: Role
+    """The role label; it may lag behind status, which decides."""
+    created: datetime
+    epoch: int = -1
+    attempt: int = 0
+    node: str = ""
+    address: str = ""
+    phase: str = "Pending"
+    """Kubernetes pod phase: Pending, Running, Succeeded, Failed."""
+    reason: str = ""
+    """The pod's own reason when it failed, such as Evicted or OOMKilled."""
+    waiting: str = ""
+    """Why a container of it does not start, such as ErrImagePull."""
+    message: str = ""
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    name: str
+    ready: bool = True
+    exists: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The last report of an agent, when it came, and since when its child has been as it says."""
+
+    report: AgentReport
+    at: datetime
+    changed: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An answer, or its absence, to a question asked because an agent had fallen silent."""
+
+    asked: datetime
+    answered: bool
+    done: bool = True
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job at one moment. Reports and probes are keyed by pod UID, so a successor pod inherits nothing."""
+
+    name: str
+    namespace: str
+    spec: RLJobSpec
+    status: RLJobStatus
+    now: datetime
+    watching_since: datetime
+    """When this operator began to listen. Silence before it is no evidence."""
+    generation: int = 1
+    pods: tuple[PodView, ...] = ()
+    nodes: dict[str, NodeView] = field(default_factory=dict)
+    reports: dict[str, Heard] = field(default_factory=dict)
+    probes: dict[str, Probe] = field(default_factory=dict)
+
+    @cached_property
+    def by_uid(self) -> dict[str, PodView]:
+        return {pod.uid: pod for pod in self.pods}
+
+    @cached_property
+    def member_by_uid(self) -> dict[str, Member]:
+        return {member.uid: member for member in self.status.members if member.uid}
+
+    @property
+    def heartbeat(self) -> timedelta:
+        return timedelta(seconds=self.spec.detection.heartbeat_seconds)
+
+    @property
+    def silence_limit(self) -> timedelta:
+        """An agent silent for longer is probed, then given up."""
+        return self.heartbeat * self.spec.detection.lost_after_missed
+
+    def report(self, uid: str) -> AgentReport | None:
+        heard = self.reports.get(uid)
+        return heard.report if heard else None
+
+    def current_role(self, pod: PodView) -> Role:
+        """The role that status gives a pod, whatever its label still says."""
+        if pod.uid in self.member_by_uid:
+            return Role.TRAINER
+        if pod.role is Role.FENCED:
+            return Role.FENCED
+        if pod.role is Role.TRAINER and pod.origin is Role.ROLLOUT:
+            return Role.FENCED
+        return pod.origin
+
+    def committed_step(self) -> int:
+        """Steps committed, as far as anybody has said."""
+        reported = (heard.report.step for uid, heard in self.reports.items() if uid in self.by_uid)
+        return max(self.status.step, *reported, 0)
+
+    def condition(self, kind: ConditionType) -> bool:
+        return any(c.type == kind and c.status is Truth.TRUE for c in self.status.conditions)
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 with microseconds, as Kubernetes' MicroTime."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def moment(text: str) -> datetime:
+    """The inverse of `timestamp`."""
+    return datetime.fromisoformat(text)
