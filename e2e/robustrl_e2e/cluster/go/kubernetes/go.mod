@@ -1,6 +1,6 @@
 module robustrl.dev/devcluster/kubernetes
 
-go 1.26.8
+go 1.24.0
 
 replace k8s.io/api => k8s.io/api v0.34.4
 

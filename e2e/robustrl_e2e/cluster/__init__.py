@@ -1,0 +1,29 @@
+"""A real Kubernetes cluster on one Linux box, with machines that can be killed. See docs/devcluster.md."""
+
+from .api import Api
+from .errors import ClusterError
+from .faults import cut_node, heal_node, kill_node, revive_node, slow_node, stop_api
+from .images import Image, build_base, build_image, load
+from .layout import Cluster
+from .lifecycle import down, up
+from .state import kubeconfig, require
+
+__all__ = [
+    "Api",
+    "Cluster",
+    "ClusterError",
+    "Image",
+    "build_base",
+    "build_image",
+    "cut_node",
+    "down",
+    "heal_node",
+    "kill_node",
+    "kubeconfig",
+    "load",
+    "require",
+    "revive_node",
+    "slow_node",
+    "stop_api",
+    "up",
+]

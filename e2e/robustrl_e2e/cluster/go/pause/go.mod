@@ -1,0 +1,3 @@
+module robustrl.dev/devcluster/pause
+
+go 1.24.0

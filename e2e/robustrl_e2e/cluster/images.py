@@ -1,0 +1,220 @@
+"""Images without a registry: built on this box, cached by content, imported into each node.
+
+An image is known in a node by a second name made of its content's digest. A node that has that name has the image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import archive, binaries, kind, machine, node, preflight, state
+from .binaries import PAUSE
+from .errors import ClusterError
+from .layout import Cluster, Machine
+from .process import run
+from .progress import Step, step, wait_for
+
+BASE_TAG = "robustrl.dev/base:1"
+BASE_SUITE = "bookworm"  # its python3 is 3.11
+BASE_PACKAGES = ("python3", "python3-pip", "ca-certificates")
+IMPORTS_AT_ONCE = 2
+# Documentation and translations, and pip's bytecode that nothing runs twice.
+_LEAVE_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/var/cache/apt/*")
+_ENVIRONMENT = {
+    "PATH": machine.PATH,
+    "PYTHONUNBUFFERED": "1",
+    "PIP_BREAK_SYSTEM_PACKAGES": "1",  # the image is the environment
+    "PIP_NO_CACHE_DIR": "1",
+    "PIP_ROOT_USER_ACTION": "ignore",
+}
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image: the tag that pods name, the archive, and the digest of what it was built from."""
+
+    tag: str
+    archive: Path
+    digest: str
+
+    @property
+    def content_name(self) -> str:
+        return f"content.robustrl.dev/{_slug(self.tag)}:{self.digest}"
+
+
+def folder() -> Path:
+    """The cache of image archives."""
+    return state.cache_root() / "images"
+
+
+def pause() -> Image:
+    """The image that holds a pod's namespaces."""
+    binaries.ensure(PAUSE)
+    image = _image(node.PAUSE_IMAGE, PAUSE.digest)
+    if not image.archive.exists():
+        with _fresh(image) as (scratch, target):
+            archive.write_layer(scratch / "layer", {"pause": PAUSE.folder / "pause"})
+            archive.write_image(target, scratch / "layer", image.tag, entrypoint=["/pause"])
+    return image
+
+
+def build_base() -> Image:
+    """Debian 12 with python3 and pip, made from the Debian archive that this box itself uses."""
+    recipe = repr((BASE_SUITE, BASE_PACKAGES, _LEAVE_OUT, sorted(_ENVIRONMENT.items())))
+    image = _image(BASE_TAG, hashlib.sha256(recipe.encode()).hexdigest()[:12])
+    if not image.archive.exists():
+        preflight.require_root()
+        preflight.ensure(preflight.IMAGES)
+        with _fresh(image) as (scratch, target):
+            _debootstrap(scratch / "layer.tar")
+            archive.write_image(target, scratch / "layer.tar", image.tag, environment=_ENVIRONMENT)
+    return image
+
+
+def build_image(dockerfile: Path, context: Path, tag: str) -> Image:
+    """Build a Dockerfile that begins with `ARG BASE` and `FROM ${BASE}`.
+
+    The base has Python 3.11 and pip. Let packages come from the context (`pip install --no-index --find-links`): then
+    the same content is the same image. Where a build must use the network, `ARG PIP_CERT` gives pip the host's own CAs.
+    """
+    if kind.available():
+        return Image(tag, kind.build_image(dockerfile, context, tag), "docker")
+    base = build_base()
+    image = _image(tag, _digest_tree(dockerfile, context, base.digest))
+    if not image.archive.exists():
+        preflight.require_root()
+        preflight.ensure(preflight.IMAGES)
+        with _fresh(image) as (_, target), step(f"building image {tag}") as current:
+            _buildah_build(base, dockerfile, context, tag, target, current)
+    return image
+
+
+def load(cluster: Cluster, image: Image, nodes: Sequence[str] = ()) -> None:
+    """Import the image into the named nodes (all of them by default), except where it is already."""
+    if cluster.provider == "kind":
+        kind.load_image(cluster, image.tag)
+        return
+    workers = [cluster.worker(name) for name in nodes or cluster.node_names]
+    with step(f"image {image.tag} in {len(workers)} nodes"), ThreadPoolExecutor(IMPORTS_AT_ONCE) as pool:
+        list(pool.map(lambda worker: _import(worker, image), workers))
+
+
+def _import(worker: Machine, image: Image) -> None:
+    if missing := _missing_containerd(worker):
+        wait_for(f"containerd of {worker.name} ({missing})", lambda: _missing_containerd(worker), timeout=30)
+    if image.content_name not in _ctr(worker, "images", "list", "--quiet").split():
+        _ctr(worker, "images", "import", str(image.archive))
+        _ctr(worker, "images", "tag", "--force", image.tag, image.content_name)
+    else:
+        _ctr(worker, "images", "tag", "--force", image.content_name, image.tag)
+
+
+def _missing_containerd(worker: Machine) -> str:
+    try:
+        _ctr(worker, "version")
+    except ClusterError as error:
+        return str(error).splitlines()[-1]
+    return ""
+
+
+def _ctr(worker: Machine, *arguments: str) -> str:
+    socket = machine.reach(worker, node.CONTAINERD_SOCKET)
+    return run("ctr", "--address", socket, "--namespace", "k8s.io", *arguments)
+
+
+def _debootstrap(target: Path) -> None:
+    with step(f"Debian {BASE_SUITE} with {', '.join(BASE_PACKAGES)}") as current:
+        excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _LEAVE_OUT]
+        _follow(current, [
+            "mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", *excluded,
+            "--customize-hook=rm -rf $1/var/lib/apt/lists/* $1/usr/share/doc $1/usr/share/locale $1/var/cache/apt",
+            BASE_SUITE, str(target), *_host_sources(),
+        ])  # fmt: skip
+
+
+def _host_sources() -> list[str]:
+    """The box's own package sources, if it runs the very release that the base is made of."""
+    if platform.freedesktop_os_release().get("VERSION_CODENAME") != BASE_SUITE:
+        return []
+    parts = Path("/etc/apt/sources.list.d")
+    listed = [*sorted(parts.glob("debian*.sources")), *sorted(parts.glob("debian*.list")), Path("/etc/apt/sources.list")]
+    return [str(path) for path in listed if path.exists() and path.read_text().strip()]
+
+
+def _buildah_build(base: Image, dockerfile: Path, context: Path, tag: str, target: Path, current: Step) -> None:
+    """Build in a store of its own under the cache, so that the user's images stay as they are."""
+    with tempfile.TemporaryDirectory(prefix="robustrl-buildah-") as scratch:
+        store = ["buildah", "--root", f"{scratch}/store", "--runroot", f"{scratch}/run", "--storage-driver", "overlay"]
+        _follow(current, [*store, "pull", f"docker-archive:{base.archive}"])
+        authorities = "/etc/ssl/certs"
+        _follow(current, [
+            *store, "build", "--isolation", "chroot", "--pull-never", "--layers=false",
+            "--volume", f"{authorities}:{authorities}:ro",
+            "--build-arg", f"BASE={base.tag}", "--build-arg", f"PIP_CERT={authorities}/ca-certificates.crt",
+            "--tag", tag, "--file", str(dockerfile), str(context),
+        ])  # fmt: skip
+        _follow(current, [*store, "push", tag, f"docker-archive:{target}:{tag}"])
+
+
+def _follow(current: Step, command: list[str]) -> None:
+    """Run a command with its last line of output as the step's progress."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.rstrip())
+        current.update(line.strip())
+    if process.wait():
+        raise ClusterError(f"{command[0]} failed ({process.returncode}):\n" + "\n".join(lines[-15:]))
+
+
+class _fresh:
+    """A scratch folder and the path to write an archive to; the archive gets its name only when it is whole.
+
+    Older archives of the same tag go: each is hundreds of megabytes.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    def __enter__(self) -> tuple[Path, Path]:
+        folder().mkdir(parents=True, exist_ok=True)
+        self._scratch = Path(tempfile.mkdtemp(prefix="making-", dir=folder()))
+        return self._scratch, self._scratch / "image.tar"
+
+    def __exit__(self, kind_of_error: object, *_: object) -> None:
+        if kind_of_error is None:
+            for old in folder().glob(f"{_slug(self._image.tag)}@*.tar"):
+                old.unlink()
+            os.replace(self._scratch / "image.tar", self._image.archive)
+        shutil.rmtree(self._scratch)
+
+
+def _image(tag: str, digest: str) -> Image:
+    return Image(tag, folder() / f"{_slug(tag)}@{digest}.tar", digest)
+
+
+def _slug(tag: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", tag.lower()).strip("-")
+
+
+def _digest_tree(dockerfile: Path, context: Path, base: str) -> str:
+    """Of names, modes and contents: whatever changes them makes another image."""
+    digest = hashlib.sha256(base.encode() + dockerfile.read_bytes())
+    for path in sorted(path for path in context.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(context)} {path.stat().st_mode:o}".encode())
+        with path.open("rb") as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,168 @@
+"""The life of a cluster made of this box's own namespaces: up, down, and cleaning up after an interrupted one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from . import binaries, cgroups, control_plane, dns, images, kernel, layout, machine, network, node, preflight, state
+from .api import Api
+from .errors import ClusterError
+from .layout import Cluster, Machine
+from .progress import say, step
+
+
+def up(name: str, nodes: int) -> Cluster:
+    """Start the cluster, or mend the one that runs: dead nodes are booted, cut links plugged in again."""
+    preflight.require_root()
+    preflight.ensure(preflight.CLUSTER)
+    with state.locked(name):
+        cluster = state.load(name)
+        if cluster is not None and machine.alive(cluster.control_plane):
+            return _mend(cluster, nodes)
+        binaries.ensure(binaries.PAUSE, binaries.KUBERNETES, binaries.COREDNS)
+        clean(name)
+        return _start(name, nodes)
+
+
+def down(name: str) -> None:
+    """Stop the cluster and remove everything that carries its name. Nothing happens if there is nothing."""
+    preflight.require_root()
+    with state.locked(name), step(f"cluster {name} down"):
+        clean(name)
+        kernel.restore()
+    (state.state_root() / f"{name}.lock").unlink(missing_ok=True)
+
+
+def boot_node(cluster: Cluster, worker: Machine) -> None:
+    """Boot a node, first or again. Its network is new, its disk is as it was left."""
+    machine.kill(worker)
+    cgroups.remove(worker.cgroup)
+    network.remove_machine(worker)
+    network.add_machine(cluster, worker)
+    machine.boot(worker, node.daemons(cluster, worker), binaries.root())
+
+
+def revive(cluster: Cluster, workers: Iterable[Machine], timeout: float = 90.0) -> None:
+    """Boot nodes that were killed and wait until they are Ready again."""
+    began = datetime.now(UTC).replace(microsecond=0)
+    names = []
+    for worker in workers:
+        boot_node(cluster, worker)
+        names.append(worker.name)
+    if names:
+        node.wait_ready(cluster, Api(state.kubeconfig(cluster.name)), tuple(names), since=began, timeout=timeout)
+
+
+def clean(name: str) -> None:
+    """Remove processes, namespaces, links, cgroups, mounts and the folder of that cluster, whatever state they are in."""
+    top = layout.cluster_cgroup(name)
+    if found := remains(name):
+        say(f"removing what there is of cluster {name}: {', '.join(found)}")
+    for part in _known_machines(name):
+        machine.kill(part)
+    machine.kill_cgroup(top)
+    network.remove_all(name)
+    _unmount_below(state.folder(name))
+    cgroups.remove(top)
+    shutil.rmtree(state.folder(name), ignore_errors=False) if state.folder(name).exists() else None
+
+
+def remains(name: str) -> list[str]:
+    """What of that cluster is on this box, in words; empty when it is gone."""
+    count = len(cgroups.processes(layout.cluster_cgroup(name)))
+    processes = [f"{count} processes"] if count else []
+    groups = [f"cgroup {h / layout.cluster_cgroup(name)}" for h in cgroups.hierarchies()[:1]
+              if (h / layout.cluster_cgroup(name)).exists()]  # fmt: skip
+    folder = [str(state.folder(name))] if state.folder(name).exists() else []
+    return processes + network.leftovers(name) + groups + folder
+
+
+@dataclass(frozen=True)
+class MachineStatus:
+    """What a machine looks like from the host. Memory is resident and anonymous, pods included."""
+
+    name: str
+    running: bool
+    linked: bool
+    memory_bytes: int
+    processes: int
+
+
+def status(cluster: Cluster) -> list[MachineStatus]:
+    return [
+        MachineStatus(
+            part.name, machine.alive(part), network.link_is_up(part),
+            cgroups.memory_bytes(part.cgroup), len(cgroups.processes(part.cgroup)),
+        )
+        for part in cluster.machines
+    ]  # fmt: skip
+
+
+def _start(name: str, nodes: int) -> Cluster:
+    began = time.monotonic()
+    kernel.prepare()
+    cluster = _claim(name, nodes)
+    with step("network, certificates and configuration"):
+        _each(lambda part: network.add_machine(cluster, part), cluster.machines)
+        control_plane.configure(cluster)
+        for worker in cluster.workers:
+            node.configure(cluster, worker)
+    machine.boot(cluster.control_plane, control_plane.daemons(cluster), binaries.root())
+    for worker in cluster.workers:
+        machine.boot(worker, node.daemons(cluster, worker), binaries.root())
+    images.load(cluster, images.pause())
+    api = control_plane.wait_ready(cluster)
+    dns.install(cluster, api)
+    node.wait_ready(cluster, api, cluster.node_names)
+    say(f"cluster {name} is up after {time.monotonic() - began:.1f} s")
+    return cluster
+
+
+def _claim(name: str, nodes: int) -> Cluster:
+    """Take a free slot of addresses; the bridge's routes mark it as taken."""
+    with state.locked("_slots"):
+        cluster = Cluster(name, nodes, "native", layout.choose_slot(name, network.host_routes()))
+        state.save(cluster)
+        network.add_bridge(cluster)
+    return cluster
+
+
+def _mend(cluster: Cluster, nodes: int) -> Cluster:
+    if nodes != cluster.nodes:
+        raise ClusterError(f"cluster {cluster.name} is running with {cluster.nodes} nodes; take it down first")
+    control_plane.wait_ready(cluster)
+    for part in cluster.machines:
+        if machine.alive(part) and not network.link_is_up(part):
+            say(f"plugging in {part.name}")
+            network.set_link(part, up=True)
+    dead = [worker for worker in cluster.workers if not machine.alive(worker)]
+    if dead:
+        say(f"booting {', '.join(worker.name for worker in dead)}")
+    revive(cluster, dead)
+    say(f"cluster {cluster.name} is running")
+    return cluster
+
+
+def _known_machines(name: str) -> tuple[Machine, ...]:
+    cluster = state.load(name)
+    return cluster.machines if cluster is not None else ()
+
+
+def _unmount_below(folder: Path) -> None:
+    """Nothing of a cluster is mounted in the host; if something is all the same, it must not be deleted through."""
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for mount in reversed(mounts):
+        if mount.startswith(f"{folder}{os.sep}"):
+            preflight.run("umount", "--lazy", mount)
+
+
+def _each(action: Callable[[Machine], None], machines: Iterable[Machine]) -> None:
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        list(pool.map(action, machines))
