@@ -33,7 +33,7 @@ def write_image(
 
 
 def write_layer(target: Path, files: Mapping[str, Path]) -> None:
-    """Write a layer that holds the given programs, owned by root, with no times: the same input gives the same layer."""
+    """Write a layer that holds the given programs, owned by root, without times: same input, same layer."""
     with tarfile.open(target, "w") as layer:
         for name, source in sorted(files.items()):
             content = source.read_bytes()

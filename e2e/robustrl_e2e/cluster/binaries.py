@@ -51,6 +51,13 @@ class Module:
     def folder(self) -> Path:
         return root() / f"{self.name}-{self.digest}"
 
+    def built(self, package: str) -> Path:
+        """Where the program of one of its packages is, or will be."""
+        return self.folder / self.program(package)
+
+    def program(self, package: str) -> str:
+        return self.name if package == "." else package.rpartition("/")[2]
+
     def inside(self, program: str) -> str:
         """The program's path relative to `root()`."""
         return f"{self.folder.name}/{program}"
@@ -82,7 +89,7 @@ def ensure(*modules: Module) -> None:
     """Build what is not in the cache yet."""
     with state.locked("_build"):
         for module in modules:
-            if missing := [package for package in module.packages if not (module.folder / _program(module, package)).exists()]:
+            if missing := [package for package in module.packages if not module.built(package).exists()]:
                 _build(module, missing)
 
 
@@ -103,16 +110,12 @@ def _from_path_or(module: Module, program: str) -> Path:
     return module.folder / program
 
 
-def _program(module: Module, package: str) -> str:
-    return module.name if package == "." else package.rpartition("/")[2]
-
-
 def _build(module: Module, packages: list[str]) -> None:
     """Build into a folder beside the final one, so that a build that was cut off leaves no half program."""
     fresh = module.folder.with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    programs = [_program(module, package) for package in packages]
+    programs = [module.program(package) for package in packages]
     with step(f"building {', '.join(programs)} (once; kept in {module.folder})") as current:
         _go_build(module, packages, fresh, current)
     module.folder.mkdir(exist_ok=True)
@@ -122,8 +125,9 @@ def _build(module: Module, packages: list[str]) -> None:
 
 
 def _go_build(module: Module, packages: list[str], target: Path, current: Step) -> None:
+    flags = ("-v", "-trimpath", "-buildvcs=false", f"-ldflags={module.ldflags}", "-o", f"{target}/")
     process = subprocess.Popen(
-        [preflight.go(), "build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags={module.ldflags}", "-o", f"{target}/", *packages],
+        [preflight.go(), "build", *flags, *packages],
         cwd=GO_FOLDER / module.name, env={**os.environ, "CGO_ENABLED": "0"},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

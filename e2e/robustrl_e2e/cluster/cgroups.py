@@ -19,11 +19,10 @@ def is_v2() -> bool:
 
 
 def hierarchies() -> tuple[Path, ...]:
-    """The one unified hierarchy, or each of version 1."""
-    if is_v2():
-        return (ROOT,)
+    """The one unified hierarchy; or each of version 1, and the unified one that may be mounted beside them."""
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
-    return tuple(Path(mount[1]) for mount in mounts if mount[2] == "cgroup")
+    folders = (Path(mount[1]) for mount in mounts if mount[2] in ("cgroup", "cgroup2"))
+    return tuple(folder for folder in folders if folder == ROOT or folder.parent == ROOT)
 
 
 def create(cgroup: str) -> tuple[Path, ...]:

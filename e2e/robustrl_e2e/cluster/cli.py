@@ -71,8 +71,8 @@ def _status(options: argparse.Namespace) -> None:
     machines = native.status(cluster)
     for part in machines:
         power, cable = "on" if part.running else "OFF", "plugged" if part.linked else "CUT"
-        node = ready.get(part.name, "")
-        print(f"{part.name:<14} {power:<4} {cable:<8} {part.processes:>4} processes {part.memory_bytes / 2**20:>6.0f} MiB  {node}")
+        size = f"{part.processes:>4} processes {part.memory_bytes / 2**20:>6.0f} MiB"
+        print(f"{part.name:<14} {power:<4} {cable:<8} {size}  {ready.get(part.name, '')}")
     print(f"resident memory in all: {sum(part.memory_bytes for part in machines) / 2**20:.0f} MiB")
 
 

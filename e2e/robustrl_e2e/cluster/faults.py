@@ -21,7 +21,7 @@ def kill_node(cluster: Cluster, name: str) -> None:
 
 
 def revive_node(cluster: Cluster, name: str, timeout: float = 90.0) -> None:
-    """Boot a killed node and wait (up to `timeout` seconds) until it is Ready. Its disk is as it was, its memory is not."""
+    """Boot a killed node and wait up to `timeout` seconds until it is Ready. Its disk is as it was, its memory not."""
     if cluster.provider == "kind":
         return kind.revive_node(name)
     return native.revive(cluster, [cluster.worker(name)], timeout)

@@ -28,7 +28,7 @@ BASE_TAG = "robustrl.dev/base:1"
 BASE_SUITE = "bookworm"  # its python3 is 3.11
 BASE_PACKAGES = ("python3", "python3-pip", "ca-certificates")
 IMPORTS_AT_ONCE = 2
-# Documentation and translations, and pip's bytecode that nothing runs twice.
+# Documentation and translations.
 _LEAVE_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/var/cache/apt/*")
 _ENVIRONMENT = {
     "PATH": machine.PATH,
@@ -146,8 +146,8 @@ def _host_sources() -> list[str]:
     """The box's own package sources, if it runs the very release that the base is made of."""
     if platform.freedesktop_os_release().get("VERSION_CODENAME") != BASE_SUITE:
         return []
-    parts = Path("/etc/apt/sources.list.d")
-    listed = [*sorted(parts.glob("debian*.sources")), *sorted(parts.glob("debian*.list")), Path("/etc/apt/sources.list")]
+    parts = sorted(Path("/etc/apt/sources.list.d").glob("debian*"))
+    listed = [Path("/etc/apt/sources.list"), *(path for path in parts if path.suffix in (".sources", ".list"))]
     return [str(path) for path in listed if path.exists() and path.read_text().strip()]
 
 

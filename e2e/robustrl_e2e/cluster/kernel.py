@@ -7,10 +7,9 @@ instances than the usual 128; `ip netns` leaves a mount on /run/netns.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
-from . import state
+from . import mounts, state
 from .process import run
 
 NETNS_FOLDER = Path("/run/netns")
@@ -57,7 +56,7 @@ def _native_cluster_left() -> bool:
 
 def _remove_netns_folder() -> None:
     if NETNS_FOLDER.exists() and not any(NETNS_FOLDER.iterdir()):
-        if os.path.ismount(NETNS_FOLDER):
+        for _ in range(mounts.points().count(str(NETNS_FOLDER))):  # two `ip netns add` at once both mount it
             run("umount", NETNS_FOLDER)
         NETNS_FOLDER.rmdir()
 

@@ -35,7 +35,8 @@ def up(name: str, nodes: int, offer: Callable[[Api, Cluster], None]) -> Cluster:
         else:
             config = state.folder(name) / "kind.yaml"
             config.write_text(render_config(nodes))
-            run("kind", "create", "cluster", "--name", name, "--config", config, "--kubeconfig", kubeconfig, "--wait", "120s")
+            options = ("--name", name, "--config", config, "--kubeconfig", kubeconfig, "--wait", "120s")
+            run("kind", "create", "cluster", *options)
         offer(Api(kubeconfig), cluster)
     return cluster
 

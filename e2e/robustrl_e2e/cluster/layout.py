@@ -1,7 +1,7 @@
 """What belongs to a cluster, by name: machines, addresses, interfaces, cgroups. Pure, nothing is touched here.
 
-Everything a cluster leaves on the box carries the cluster's name (or a digest of it where the kernel allows 15 letters),
-so that what an interrupted run left behind can be found and removed, and nothing else is.
+Everything a cluster leaves on the box carries the cluster's name (or a digest, where 15 letters are the limit), so
+that what an interrupted run left behind can be found and removed, and nothing else is.
 
 A cluster owns one slot: the /24 172.30.SLOT.0 for its machines and 10.(128+SLOT).0.0/16 for its pods.
 """
@@ -12,6 +12,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from itertools import chain
 from typing import Literal
 
 SLOTS = 64
@@ -161,7 +162,7 @@ def pods_range(slot: int) -> IPv4Network:
 def choose_slot(name: str, taken: frozenset[IPv4Network]) -> int:
     """The name's own slot, or the next one whose ranges overlap nothing in `taken` (the host's routes)."""
     first = int(hashlib.sha256(name.encode()).hexdigest()[6:12], 16) % SLOTS
-    for slot in (*range(first, SLOTS), *range(first)):
+    for slot in chain(range(first, SLOTS), range(first)):
         ours = (machines_range(slot), pods_range(slot))
         if not any(mine.overlaps(other) for mine in ours for other in taken):
             return slot

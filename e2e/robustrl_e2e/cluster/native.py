@@ -11,10 +11,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from . import binaries, cgroups, control_plane, dns, images, kernel, layout, machine, network, node, preflight, state
+from . import (
+    binaries,
+    cgroups,
+    control_plane,
+    dns,
+    images,
+    kernel,
+    layout,
+    machine,
+    mounts,
+    network,
+    node,
+    preflight,
+    state,
+)
 from .api import Api
 from .errors import ClusterError
 from .layout import Cluster, Machine
+from .process import run
 from .progress import say, step
 
 
@@ -37,7 +52,6 @@ def down(name: str) -> None:
     with state.locked(name), step(f"cluster {name} down"):
         clean(name)
         kernel.restore()
-    (state.state_root() / f"{name}.lock").unlink(missing_ok=True)
 
 
 def boot_node(cluster: Cluster, worker: Machine) -> None:
@@ -51,7 +65,7 @@ def boot_node(cluster: Cluster, worker: Machine) -> None:
 
 def revive(cluster: Cluster, workers: Iterable[Machine], timeout: float = 90.0) -> None:
     """Boot nodes that were killed and wait until they are Ready again."""
-    began = datetime.now(UTC).replace(microsecond=0)
+    began = _next_second()
     names = []
     for worker in workers:
         boot_node(cluster, worker)
@@ -61,7 +75,7 @@ def revive(cluster: Cluster, workers: Iterable[Machine], timeout: float = 90.0) 
 
 
 def clean(name: str) -> None:
-    """Remove processes, namespaces, links, cgroups, mounts and the folder of that cluster, whatever state they are in."""
+    """Remove processes, namespaces, links, cgroups and the folder of that cluster, in whatever state they are."""
     top = layout.cluster_cgroup(name)
     if found := remains(name):
         say(f"removing what there is of cluster {name}: {', '.join(found)}")
@@ -71,7 +85,8 @@ def clean(name: str) -> None:
     network.remove_all(name)
     _unmount_below(state.folder(name))
     cgroups.remove(top)
-    shutil.rmtree(state.folder(name), ignore_errors=False) if state.folder(name).exists() else None
+    if state.folder(name).exists():
+        shutil.rmtree(state.folder(name))
 
 
 def remains(name: str) -> list[str]:
@@ -157,10 +172,15 @@ def _known_machines(name: str) -> tuple[Machine, ...]:
 
 def _unmount_below(folder: Path) -> None:
     """Nothing of a cluster is mounted in the host; if something is all the same, it must not be deleted through."""
-    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    for mount in reversed(mounts):
+    for mount in reversed(mounts.points()):
         if mount.startswith(f"{folder}{os.sep}"):
-            preflight.run("umount", "--lazy", mount)
+            run("umount", "--lazy", mount)
+
+
+def _next_second() -> datetime:
+    """Wait for a new second: kubelets report in whole ones, and a report from before must not pass for a new one."""
+    time.sleep(1 - time.time() % 1)
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 def _each(action: Callable[[Machine], None], machines: Iterable[Machine]) -> None:

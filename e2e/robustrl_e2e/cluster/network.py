@@ -1,6 +1,6 @@
 """The wires: a bridge in the host, one network namespace and one veth pair per machine, plain routes between them.
 
-Nothing is translated and nothing is forwarded by the host: machines share a bridge, and each routes to the others' pods.
+The host translates and forwards nothing: machines share a bridge, and each routes to the others' pods.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def make_certificates(folder: Path, cluster: Cluster) -> None:
 
 
 def alternative_names(cluster: Cluster) -> str:
-    names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+    service = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+    names = ("localhost", *service)
     addresses = ("127.0.0.1", layout.API_SERVICE, cluster.control_plane.address)
     return ",".join([*(f"DNS:{name}" for name in names), *(f"IP:{address}" for address in addresses)])
 

@@ -121,7 +121,7 @@ def _apt(*arguments: str) -> None:
 
 @contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Debian starts containerd and etcd as it installs them; this cluster runs its own. The policy is put back after."""
+    """Debian starts containerd and etcd as it installs them; a cluster runs its own. The policy is put back after."""
     before = (POLICY.read_bytes(), POLICY.stat().st_mode) if POLICY.exists() else None
     POLICY.write_text("#!/bin/sh\nexit 101\n")
     POLICY.chmod(0o755)
