@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from robustrl_e2e.cluster import cli, state
+from robustrl_e2e.cluster.layout import Cluster
+from robustrl_e2e.cluster.preflight import Need
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_a_cluster_is_remembered() -> None:
+    cluster = Cluster("x", 3, slot=7)
+    state.save(cluster)
+    assert state.load("x") == state.require("x") == cluster
+    assert state.recorded() == ("x",)
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"name": "X!", "nodes": 1}'])
+def test_a_record_that_was_cut_off_is_no_cluster(content: str) -> None:
+    state.save(Cluster("x", 3))
+    (state.folder("x") / "cluster.json").write_text(content)
+    assert state.load("x") is None
+
+
+def test_a_command_on_no_cluster_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["status", "--name", "none"]) == 1
+    assert "up --name none" in capsys.readouterr().err
+
+
+def test_the_lock_of_one_cluster_does_not_hold_another_s() -> None:
+    with state.locked("x"), state.locked("y"):
+        pass
+    with state.locked("x"):
+        pass
+
+
+def test_what_is_missing_is_found_by_name_or_path() -> None:
+    assert Need("sh", "dash").present
+    assert Need("/proc/self/stat", "kernel").present
+    assert not Need("no-such-program-at-all", "x").present
