@@ -115,9 +115,7 @@ async def _no_json(request: web.Request) -> web.Response:
 )
 async def test_an_engine_that_fails_is_believed_only_when_it_says_so_in_the_body(engine, path, handler, text):
     server = await _liar(path, handler)
-    adapter = EngineAdapter(
-        str(server.make_url("")), engine.session, deadlines=Deadlines(control=0.2, weights=0.3)
-    )
+    adapter = EngineAdapter(str(server.make_url("")), engine.session, deadlines=Deadlines(control=0.2, weights=0.3))
     with pytest.raises(EngineError, match=text):
         await adapter.apply_weights("/nowhere", "0.1")
     await server.close()

@@ -131,9 +131,7 @@ class EngineAdapter:
     async def _confirm(self, version: str) -> None:
         live = await self.version()
         if live != version:
-            raise EngineError(
-                f"{self._url}: the weights were loaded as {version!r} but the engine reports {live!r}"
-            )
+            raise EngineError(f"{self._url}: the weights were loaded as {version!r} but the engine reports {live!r}")
 
     async def _control(self, path: str, body: Mapping[str, Any]) -> None:
         status, text = await self._call("POST", path, self._deadlines.control, body)

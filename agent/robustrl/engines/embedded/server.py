@@ -111,9 +111,7 @@ class EngineServer:
         try:
             kept = await self._call(lambda: self._update(body), when_idle=not body.abort_all_requests)
         except weights.WeightsRefused as refused:
-            return web.json_response(
-                {"success": False, "message": str(refused), "num_paused_requests": 0}, status=400
-            )
+            return web.json_response({"success": False, "message": str(refused), "num_paused_requests": 0}, status=400)
         return web.json_response(
             {"success": True, "message": "Succeeded to update model weights.", "num_paused_requests": kept}
         )
@@ -142,9 +140,7 @@ class EngineServer:
     async def weights_checker(self, request: web.Request) -> web.Response:
         await _parse(request, CheckerBody)
         checksums = await self._call(lambda: weights.checksums(self._scheduler.model))
-        return web.json_response(
-            {"success": True, "message": "Success.", "ranks": [{"checksums": checksums}]}
-        )
+        return web.json_response({"success": True, "message": "Success.", "ranks": [{"checksums": checksums}]})
 
     async def model_info(self, request: web.Request) -> web.Response:
         info = {
@@ -157,9 +153,7 @@ class EngineServer:
     async def server_info(self, request: web.Request) -> web.Response:
         # Asks the scheduler, and so hangs with it: the deep probe. The version is the one at the start, as
         # in SGLang.
-        state = await self._call(
-            lambda: {"paused": self._scheduler.paused, "pending": self._scheduler.pending()}
-        )
+        state = await self._call(lambda: {"paused": self._scheduler.paused, "pending": self._scheduler.pending()})
         return web.json_response(
             {
                 "model_path": self._model_name,
@@ -200,9 +194,7 @@ class EngineServer:
 
     async def metrics(self, request: web.Request) -> web.Response:
         text = exposition(self._scheduler.stats, self._model_name)
-        return web.Response(
-            body=text.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        )
+        return web.Response(body=text.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def slow_down(self, request: web.Request) -> web.Response:
         seconds = (await _parse(request, SlowDownBody)).forward_sleep_time or 0.0
@@ -216,9 +208,7 @@ class EngineServer:
             raise ContractError(f"token id {max(tokens)} is outside the vocabulary of {self._vocab_size}")
         limit = self._scheduler.max_length
         if limit is not None and len(tokens) >= limit:
-            raise ContractError(
-                f"the input ({len(tokens)} tokens) is longer than the context allows ({limit})"
-            )
+            raise ContractError(f"the input ({len(tokens)} tokens) is longer than the context allows ({limit})")
 
     async def _generate(self, sequence: Sequence) -> JsonObject:
         self._scheduler.submit(sequence)

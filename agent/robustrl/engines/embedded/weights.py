@@ -45,16 +45,12 @@ def _check(tensors: dict[str, torch.Tensor], own: dict[str, torch.Tensor]) -> No
         raise WeightsRefused(f"unknown tensors: {', '.join(unknown[:5])}")
     for name, target in own.items():
         if tensors[name].shape != target.shape:
-            raise WeightsRefused(
-                f"{name}: shape {list(tensors[name].shape)}, the model has {list(target.shape)}"
-            )
+            raise WeightsRefused(f"{name}: shape {list(tensors[name].shape)}, the model has {list(target.shape)}")
 
 
 def checksums(model: torch.nn.Module) -> dict[str, str]:
     """SHA-256 of each tensor's bytes, by name."""
     return {
-        name: hashlib.sha256(
-            tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
-        ).hexdigest()
+        name: hashlib.sha256(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).hexdigest()
         for name, tensor in model.state_dict().items()
     }

@@ -1,0 +1,150 @@
+"""The agent workers: so many episodes at a time of the user's rollout function.
+
+The user's code runs on the event loop; it must await, not block. Its errors are its own: an episode that
+raises is run again from its saved turns, three times, and then its group is given up. An episode that found
+no engine in time is no error of the user's: it is run again as often as it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import logging
+import math
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from robustrl.managers import groups
+from robustrl.managers.config import ConfigError, ManagerConfig
+from robustrl.managers.engine_client import TurnRequest
+from robustrl.managers.episode import Episode
+from robustrl.managers.groups import SampleId, Trajectory
+from robustrl.managers.ledger import Ledger
+from robustrl.managers.request_manager import RequestManager
+from robustrl.managers.rollout_manager import NoEngine, RolloutManager
+
+log = logging.getLogger(__name__)
+
+Prompt = Mapping[str, Any]
+
+_ATTEMPTS = 3
+_RETRY_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class UserFunctions:
+    """The user's two functions. A prompt is a mapping with at least ``tokens``."""
+
+    prompts: Callable[[int], Prompt]
+    rollout: Callable[[Prompt, Episode], Awaitable[float]]
+
+
+def load_functions(config: ManagerConfig) -> UserFunctions:
+    """Import the user's functions.
+
+    Raises:
+        ConfigError: naming the reference that does not lead to a function, and why.
+    """
+    rollout = _import(config.rollout)
+    if not inspect.iscoroutinefunction(rollout):
+        raise ConfigError(f"{config.rollout}: must be an async function (prompt, episode) -> reward")
+    return UserFunctions(_import(config.prompts), rollout)
+
+
+def _import(reference: str) -> Callable[..., Any]:
+    module, _, name = reference.partition(":")
+    try:
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except Exception as error:  # whatever the user's module does while it is imported
+        raise ConfigError(f"{reference}: {type(error).__name__}: {error}") from error
+    if not callable(function):
+        raise ConfigError(f"{reference}: is not callable")
+    return function
+
+
+class AgentWorkers:
+    """``config.concurrency`` workers, each with one episode at a time."""
+
+    def __init__(
+        self,
+        config: ManagerConfig,
+        functions: UserFunctions,
+        ledger: Ledger,
+        requests: RequestManager,
+        rollouts: RolloutManager,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._functions = functions
+        self._ledger = ledger
+        self._requests = requests
+        self._rollouts = rollouts
+        self._clock = clock
+        self.episodes_running = 0
+
+    async def run(self) -> None:
+        """Work until cancelled; an error of the managers themselves ends all workers and is raised."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._config.concurrency):
+                workers.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            sample = await self._requests.next_sample()
+            self.episodes_running += 1
+            try:
+                await self._finish(sample)
+            finally:
+                self.episodes_running -= 1
+
+    async def _finish(self, sample: SampleId) -> None:
+        failures = 0
+        while True:
+            try:
+                trajectory = await self._episode(sample)
+            except NoEngine as error:
+                log.info("episode %s waits for an engine: %s", sample, error)
+            except Exception as error:
+                failures += 1
+                log.warning("episode %s raised (%d of %d)", sample, failures, _ATTEMPTS, exc_info=True)
+                if failures >= _ATTEMPTS:
+                    await self._requests.fail(sample, f"rollout of {sample}: {_describe(error)}")
+                    return
+            else:
+                await self._requests.finish(trajectory)
+                return
+            await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1.5))
+
+    async def _episode(self, sample: SampleId) -> Trajectory:
+        prompt = self._functions.prompts(sample.prompt_index)
+        seconds = self._config.episode_timeout_seconds
+        deadline = self._clock() + seconds
+        episode = Episode(
+            sample,
+            prompt["tokens"],
+            seed=self._config.seed,
+            saved=await self._ledger.run(lambda db: groups.saved_turns(db, sample)),
+            generate=lambda request: self._generate(request, deadline),
+            save=lambda number, context, turn: self._ledger.run(
+                lambda db: groups.save_turn(db, sample, number, context, turn)
+            ),
+        )
+        # The user's own waiting is bounded too, a little later, so that a missing engine is seen as just
+        # that.
+        async with asyncio.timeout(seconds + 1.0):
+            reward = float(await self._functions.rollout(prompt, episode))
+        if not math.isfinite(reward):
+            raise ValueError(f"the reward is {reward}")
+        return episode.trajectory(reward)
+
+    async def _generate(self, request: TurnRequest, deadline: float) -> Any:
+        return await self._rollouts.generate(request, deadline)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "TimeoutError: the episode took longer than episodeTimeoutSeconds"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,91 @@
+"""The managers' configuration: checked once where it comes in, frozen afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+
+class Mode(StrEnum):
+    """How far rollouts may run ahead of the trainer."""
+
+    SYNC = "Sync"
+    SEMI_SYNC = "SemiSync"
+    ASYNC = "Async"
+
+
+class ConfigError(Exception):
+    """The configuration cannot work; starting again will not help."""
+
+
+@dataclass(frozen=True)
+class ManagerConfig:
+    """Everything the managers need to know.
+
+    Args:
+        ledger: path of the SQLite file.
+        prompts: ``module:function``, index -> prompt.
+        rollout: ``module:function``, (prompt, episode) -> reward.
+        max_staleness: how many steps an engine may lag, and how many batches may be prepared ahead.
+        concurrency: episodes in flight.
+        turn_timeout_seconds: one engine call.
+        episode_timeout_seconds: one run of the user's rollout function.
+    """
+
+    ledger: Path
+    prompts: str
+    rollout: str
+    host: str = "0.0.0.0"
+    port: int = 8300
+    prompts_per_step: int = 32
+    samples_per_prompt: int = 16
+    max_staleness: int = 4
+    steps: int = 300
+    concurrency: int = 64
+    turn_timeout_seconds: float = 30.0
+    episode_timeout_seconds: float = 120.0
+    seed: int = 0
+    mode: Mode = Mode.ASYNC
+
+    @property
+    def staleness(self) -> int:
+        """Steps of staleness that the mode allows."""
+        return 0 if self.mode == Mode.SYNC else self.max_staleness
+
+
+class _Border(BaseModel):
+    """The same, as the JSON it is given in."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+    ledger: Path
+    prompts: str = Field(pattern=r"^[\w.]+:\w+$")
+    rollout: str = Field(pattern=r"^[\w.]+:\w+$")
+    host: str = "0.0.0.0"
+    port: int = Field(default=8300, ge=0, le=65535)
+    prompts_per_step: int = Field(default=32, ge=1)
+    samples_per_prompt: int = Field(default=16, ge=1)
+    max_staleness: int = Field(default=4, ge=0)
+    steps: int = Field(default=300, ge=1)
+    concurrency: int = Field(default=64, ge=1)
+    turn_timeout_seconds: float = Field(default=30.0, gt=0)
+    episode_timeout_seconds: float = Field(default=120.0, gt=0)
+    seed: int = 0
+    mode: Mode = Mode.ASYNC
+
+
+def parse(text: str) -> ManagerConfig:
+    """Read the JSON of ``ROBUSTRL_MANAGER_CONFIG``.
+
+    Raises:
+        ConfigError: naming each field that is wrong and why.
+    """
+    try:
+        return ManagerConfig(**_Border.model_validate_json(text).model_dump())
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'config'}: {e['msg']}" for e in error.errors())
+        raise ConfigError(faults) from error

@@ -1,0 +1,135 @@
+"""The durable memory of a job: one SQLite file in WAL mode, written by one thread.
+
+Every change is one small transaction. A transaction survives the death of the process at once; one that other
+machines act upon (a fence, a batch, a commit, a version) is ``durable`` and survives the death of the
+machine too, and with it everything written before it, since the log is written in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from robustrl.managers.config import ConfigError, ManagerConfig
+
+T = TypeVar("T")
+
+SCHEMA = """
+-- One row a fact: the fence's epoch, and the shape of the job that the file belongs to.
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- A prompt and its samples. running -> ready -> leased -> consumed, or running -> failed.
+-- completed: the order in which groups became ready, which is the order batches take them in.
+CREATE TABLE IF NOT EXISTS groups (
+    prompt_index INTEGER PRIMARY KEY,
+    state TEXT NOT NULL CHECK (state IN ('running', 'ready', 'leased', 'consumed', 'failed')),
+    completed INTEGER,
+    error TEXT
+);
+CREATE INDEX IF NOT EXISTS groups_by_state ON groups (state, completed);
+
+-- One sample of a prompt. payload is dropped some steps after it was consumed; the row stays for the audit.
+CREATE TABLE IF NOT EXISTS trajectories (
+    prompt_index INTEGER NOT NULL,
+    sample INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('running', 'ready', 'leased', 'consumed', 'discarded')),
+    reward REAL,
+    generated INTEGER NOT NULL DEFAULT 0,
+    payload TEXT,
+    PRIMARY KEY (prompt_index, sample)
+);
+CREATE INDEX IF NOT EXISTS trajectories_by_state ON trajectories (state);
+
+-- Finished turns of unfinished trajectories. context: digest of the tokens the turn continued from.
+CREATE TABLE IF NOT EXISTS turns (
+    prompt_index INTEGER NOT NULL,
+    sample INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    context TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    PRIMARY KEY (prompt_index, sample, turn)
+) WITHOUT ROWID;
+
+-- What each step trains on, fixed before anybody is told. Not unique by prompt: the audit looks for that itself.
+CREATE TABLE IF NOT EXISTS batches (step INTEGER PRIMARY KEY, batch TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS batch_groups (
+    step INTEGER NOT NULL, prompt_index INTEGER NOT NULL, PRIMARY KEY (step, prompt_index)
+) WITHOUT ROWID;
+
+-- Which epoch works on a step's batch. A raised fence deletes the leases of older epochs.
+CREATE TABLE IF NOT EXISTS leases (step INTEGER PRIMARY KEY, epoch INTEGER NOT NULL);
+
+-- The steps that became real. Row N says: step N was trained, and checkpoint N + 1 exists.
+CREATE TABLE IF NOT EXISTS commits (
+    step INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    batch TEXT NOT NULL,
+    digests TEXT NOT NULL,
+    metrics TEXT NOT NULL,
+    reward_mean REAL,
+    time REAL NOT NULL
+);
+
+-- Every version of the weights that was announced.
+CREATE TABLE IF NOT EXISTS versions (
+    epoch INTEGER NOT NULL, step INTEGER NOT NULL, root TEXT NOT NULL, publisher TEXT NOT NULL,
+    PRIMARY KEY (epoch, step)
+) WITHOUT ROWID;
+"""
+
+_SHAPE = ("prompts_per_step", "samples_per_prompt", "seed")
+
+
+class Ledger:
+    """The file and the thread that owns it. The SQL lives with the concept it belongs to."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
+        self._db = self._worker.submit(_open, str(path)).result()
+
+    async def run(self, change: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
+        """Run ``change`` as one transaction off the event loop; an exception rolls it back and comes here."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, self._transact, change, durable)
+
+    async def close(self) -> None:
+        """Finish what was queued and close the file."""
+        await asyncio.get_running_loop().run_in_executor(self._worker, self._db.close)
+        self._worker.shutdown()
+
+    def _transact(self, change: Callable[[sqlite3.Connection], T], durable: bool) -> T:
+        db = self._db
+        if durable:
+            db.execute("PRAGMA synchronous = FULL")
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            result = change(db)
+            db.execute("COMMIT")
+            return result
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+        finally:
+            if durable:
+                db.execute("PRAGMA synchronous = NORMAL")
+
+
+def _open(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.executescript(SCHEMA)
+    return db
+
+
+def claim(db: sqlite3.Connection, config: ManagerConfig) -> None:
+    """Write the job's shape into a new file, or refuse a file that was begun with another one."""
+    for name in _SHAPE:
+        wanted = str(getattr(config, name))
+        db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, wanted))
+        (found,) = db.execute("SELECT value FROM meta WHERE key = ?", (name,)).fetchone()
+        if found != wanted:
+            raise ConfigError(f"the ledger was begun with {name} = {found}; it cannot go on with {wanted}")

@@ -1,0 +1,142 @@
+"""The request manager: which sample is worked on next, and what becomes of it.
+
+Back-pressure: the group of prompt ``g`` may start only while ``g < (next step + staleness + 1) * prompts per step``
+(and while the job needs it), so nobody generates for a policy that will be too old. A failed group moves the bound
+by one: another prompt takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from robustrl.managers import batches, groups
+from robustrl.managers.config import ManagerConfig
+from robustrl.managers.groups import SampleId, Trajectory
+from robustrl.managers.ledger import Ledger
+from robustrl.managers.pulse import Pulse, within
+
+log = logging.getLogger(__name__)
+
+_FAILED_GROUPS_IN_A_ROW = 8
+
+
+class RolloutsFail(Exception):
+    """So many groups in a row failed that the user's function cannot be right."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One rank's share of a step's batch."""
+
+    batch: str
+    step: int
+    trajectories: list[dict[str, Any]]
+
+
+class RequestManager:
+    """Prompts, trajectories and batches over the ledger.
+
+    Args:
+        on_hopeless: called with the reason once rollouts fail and fail.
+    """
+
+    def __init__(self, ledger: Ledger, config: ManagerConfig, *, on_hopeless: Callable[[RolloutsFail], None]) -> None:
+        self._ledger = ledger
+        self._config = config
+        self._on_hopeless = on_hopeless
+        self._queue: deque[SampleId] = deque()
+        self._starting = asyncio.Lock()
+        self._room = Pulse()  # a sample may be waiting, or a group may start
+        self._ready = Pulse()  # a group became ready
+        self._next_index = 0
+        self._failed = 0
+        self._failed_in_a_row = 0
+        self.next_step = 0
+        self.error: str | None = None
+
+    async def load(self) -> None:
+        """Take over what the ledger has: unfinished samples go first."""
+        self._queue.extend(await self._ledger.run(groups.unfinished))
+        counts = await self._ledger.run(groups.counts)
+        self._next_index, self._failed = counts.next_index, counts.failed
+        self.next_step = await self._ledger.run(batches.next_step)
+        self.error = await self._ledger.run(groups.last_error)
+
+    # -- for agent workers -----------------------------------------------------------------------------------
+
+    async def next_sample(self) -> SampleId:
+        """The next sample to work on; waits while the trainer has to catch up."""
+        while True:
+            room = self._room.next()
+            async with self._starting:
+                if not self._queue and self._may_start():
+                    await self._start_group()
+                if self._queue:
+                    return self._queue.popleft()
+            await room.wait()
+
+    async def finish(self, trajectory: Trajectory) -> None:
+        if await self._ledger.run(lambda db: groups.finish(db, trajectory)):
+            self._failed_in_a_row = 0
+            self._ready.fire()
+
+    async def fail(self, sample: SampleId, error: str) -> None:
+        """Give the sample's whole group up: a group that lacks a sample has no fair mean."""
+        index = sample.prompt_index
+        if not await self._ledger.run(lambda db: groups.fail(db, index, error)):
+            return
+        log.error("group %d failed: %s", index, error)
+        self._queue = deque(waiting for waiting in self._queue if waiting.prompt_index != index)
+        self.error = error
+        self._failed += 1
+        self._failed_in_a_row += 1
+        self._room.fire()
+        if self._failed_in_a_row >= _FAILED_GROUPS_IN_A_ROW:
+            self._on_hopeless(RolloutsFail(f"{self._failed_in_a_row} groups in a row failed; the last: {error}"))
+
+    def _may_start(self) -> bool:
+        config = self._config
+        ahead = (self.next_step + config.staleness + 1) * config.prompts_per_step
+        return self._next_index < min(ahead, config.steps * config.prompts_per_step) + self._failed
+
+    async def _start_group(self) -> None:
+        index, samples = self._next_index, self._config.samples_per_prompt
+        await self._ledger.run(lambda db: groups.start(db, index, samples))
+        self._next_index += 1
+        self._queue.extend(SampleId(index, sample) for sample in range(samples))
+        self._room.fire()
+
+    # -- for trainers ----------------------------------------------------------------------------------------
+
+    async def take_batch(self, epoch: int, step: int, rank: int, world_size: int, wait_seconds: float) -> Batch | None:
+        """A rank's share of the batch of ``step``; None if it cannot be formed within the wait."""
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        while True:
+            ready = self._ready.next()
+            batch = await self._ledger.run(
+                lambda db: batches.lease(db, epoch, step, self._config.prompts_per_step), durable=True
+            )
+            if batch is not None:
+                share = await self._ledger.run(lambda db: batches.trajectories(db, step, rank, world_size))
+                return Batch(batch, step, share)
+            if not await within(ready, deadline - asyncio.get_running_loop().time()):
+                return None
+
+    async def commit(
+        self, *, epoch: int, step: int, batch: str, digests: dict[str, str], metrics: dict[str, Any], now: float
+    ) -> int:
+        """Make the step real. Returns the next one."""
+        following = await self._ledger.run(
+            lambda db: batches.commit(
+                db, epoch=epoch, step=step, batch=batch, digests=digests, metrics=metrics, now=now
+            ),
+            durable=True,
+        )
+        self.next_step = max(self.next_step, following)
+        self._room.fire()
+        return following
