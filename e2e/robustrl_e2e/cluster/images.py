@@ -115,8 +115,17 @@ def _import(worker: Machine, image: Image) -> None:
     if image.content_name not in _ctr(worker, "images", "list", "--quiet").split():
         _ctr(worker, "images", "import", str(image.archive))
         _ctr(worker, "images", "tag", "--force", image.tag, image.content_name)
+        _forget_older(worker, image)
     else:
         _ctr(worker, "images", "tag", "--force", image.content_name, image.tag)
+
+
+def _forget_older(worker: Machine, image: Image) -> None:
+    """Let the node drop what the tag named before; containers that run on it keep what they need."""
+    family = image.content_name.rpartition(":")[0] + ":"
+    names = _ctr(worker, "images", "list", "--quiet").split()
+    if old := [name for name in names if name.startswith(family) and name != image.content_name]:
+        _ctr(worker, "images", "remove", *old)
 
 
 def _missing_containerd(worker: Machine) -> str:
