@@ -57,6 +57,5 @@ class PodConfig(ApiModel):
     """Memory-backed folder for checkpoints and weights; it outlives the container, not the pod."""
     storage_dir: str = ""
     """Folder for checkpoints on durable storage."""
-    checkpoint_every_steps: int = 1
     checkpoint_keep: int = 5
     chunk_bytes: int = 4 * 1024 * 1024

@@ -197,8 +197,8 @@ class CheckpointStorage(ApiModel):
 
 
 class Checkpoint(ApiModel):
-    every_steps: int = Field(default=1, ge=1, le=1000)
-    """Steps between checkpoints. Only a step with a checkpoint survives a fault."""
+    """A checkpoint is made after every step: what is not committed with one would be lost by a fault."""
+
     storage: CheckpointStorage | None = None
     """Where checkpoints go in the background, beside the copies in the trainers' memory."""
     keep: int = Field(default=5, ge=1, le=1000)

@@ -1,0 +1,58 @@
+"""Copies committed checkpoints to storage in the background, newest first, and keeps a bounded number there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from robustrl.checkpoint import folder
+from robustrl.checkpoint.shelf import Shelf
+from robustrl_api.version import Version
+
+log = logging.getLogger(__name__)
+
+
+class Archive:
+    """One background copier. It writes the newest committed checkpoint and skips those it was too slow for."""
+
+    def __init__(self, memory: Shelf, storage: Shelf | None) -> None:
+        self._memory = memory
+        self._storage = storage
+        self._wanted: Version | None = None
+        self._woken = asyncio.Event()
+        self.last_error = ""
+
+    def committed(self, version: Version) -> None:
+        """The ledger has accepted this checkpoint."""
+        self._wanted = version
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Copy until cancelled. An unwritable storage is reported, not fatal: memory copies still protect the job."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            version = self._wanted
+            if version is None:
+                continue
+            try:
+                await asyncio.to_thread(self._store, version)
+                self.last_error = ""
+            except OSError as error:
+                self.last_error = f"checkpoint {version} could not be written to storage: {error}"
+                log.warning("%s", self.last_error)
+
+    def _store(self, version: Version) -> None:
+        self._memory.prune(version)
+        if self._storage is None:
+            return
+        for source in self._memory.copies(version):
+            target = self._storage.folder(version, _rank(source))
+            if not target.exists():
+                folder.copy(source, target)
+        self._storage.prune(version)
+
+
+def _rank(path: Path) -> int:
+    return int(path.name.removeprefix("rank-"))

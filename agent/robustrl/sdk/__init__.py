@@ -1,0 +1,1 @@
+"""The training script's side: joins an epoch, leases batches, checkpoints, commits, publishes."""

@@ -1,0 +1,161 @@
+"""The object a training script works with."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from robustrl.checkpoint.shelf import Shelf
+from robustrl.sdk.agent_link import AgentLink
+from robustrl.sdk.checkpointing import Checkpointer, Stateful, drop_older, write_weights
+from robustrl.sdk.ledger import Ledger
+from robustrl.sdk.worker_config import WorkerConfig
+from robustrl_api.version import Version
+
+MEMORY_SLOTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One rank's share of a step's batch. The same step always gets the same batch, whatever fails in between."""
+
+    id: str
+    step: int
+    trajectories: list[dict[str, Any]]
+    """Each with tokens, loss_mask, logprobs, reward and what else the managers keep of a trajectory."""
+
+
+class TrainerJob:
+    """This process's part in the current epoch. Get one from `robustrl.trainer()`.
+
+    Attributes:
+        rank: this process among `world_size`.
+        epoch: the trainers' incarnation.
+        device: where the model belongs: the local GPU, or the CPU.
+    """
+
+    def __init__(self, config: WorkerConfig, link: AgentLink, ledger: Ledger) -> None:
+        self._config, self._link, self._ledger = config, link, ledger
+        self._memory = Path(config.memory_dir)
+        self._shelf = Shelf(self._memory / "checkpoints", keep=MEMORY_SLOTS)
+        self._checkpointer: Checkpointer | None = None
+        self._batch = ""
+        self._next_step = 0
+        self.rank = config.rank
+        self.world_size = config.world_size
+        self.epoch = config.epoch
+        self.device = _device(config.local_rank)
+
+    def restore(self, **objects: Stateful) -> int:
+        """Bring model, optimizer and whatever else has a state_dict to the newest committed step.
+
+        At the beginning of a job there is nothing to restore, and the objects stay as they are. Call this once,
+        with everything that a checkpoint must hold; `commit` saves the same objects.
+
+        Returns:
+            Steps committed so far.
+
+        Raises:
+            RuntimeError: no good copy of the checkpoint is left anywhere. The message says what was tried.
+        """
+        self._checkpointer = Checkpointer(objects)
+        joined = self._ledger.join(self.rank, self.world_size, self._config.pod)
+        self._next_step = int(joined["step"])
+        if joined["restore"] is not None:
+            with self.phase("Restore"):
+                self._load(joined["restore"])
+        self._publish()
+        return self._next_step
+
+    def _load(self, point: dict[str, Any]) -> None:
+        assert self._checkpointer is not None
+        roots = sorted(set(point["digests"].values()))
+        answer = self._link.ask("restore", epoch=point["epoch"], step=point["step"], roots=roots, rank=self.rank)
+        self._checkpointer.load(Path(answer["path"]))
+
+    def steps(self, total: int | None = None) -> Iterator[int]:
+        """The steps that remain, of `total` (the RLJob's spec.steps unless given).
+
+        Random generators are seeded for each step, so a step that is done again after a fault is the same step.
+        """
+        for step in range(self._next_step, self._config.steps if total is None else total):
+            self._seed(step)
+            yield step
+            if self._next_step != step + 1:
+                raise RuntimeError(f"step {step} was not committed: call job.commit(step) at the end of each step")
+
+    def batch(self, step: int) -> Batch:
+        """Lease this rank's share of a step's batch. Waits for the rollouts."""
+        with self.phase("Wait"):
+            answer = self._ledger.batch(step, self.rank, self.world_size)
+        self._batch = answer["batch"]
+        return Batch(answer["batch"], step, answer["trajectories"])
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Say what is being done. Only in phase "Train" does an idle accelerator mean that something is wrong."""
+        self._link.tell("phase", phase=name)
+        yield
+        self._link.tell("phase", phase="")
+
+    def commit(self, step: int, **metrics: float) -> None:
+        """End a step: checkpoint, make it real in the ledger, publish the weights.
+
+        All ranks must call it. It returns when the ledger has accepted the step; what is not accepted never
+        happened, and is done again on the same batch.
+        """
+        if self._checkpointer is None:
+            raise RuntimeError("call job.restore(model=..., optimizer=...) before the first commit")
+        version = Version(self.epoch, step + 1)
+        with self.phase("Checkpoint"):
+            root = self._checkpointer.save(self._shelf.folder(version, self.rank))
+            digests = self._gather(root)
+            if self.rank == 0:
+                self._ledger.commit(step, self._batch, digests, metrics)
+            self._meet()
+        self._next_step = step + 1
+        self._link.tell("committed", epoch=version.epoch, step=version.step)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Hand the weights to the agent, which seals, serves and announces them while training goes on."""
+        assert self._checkpointer is not None
+        if self.rank != 0 or self._checkpointer.module is None:
+            return
+        version = Version(self.epoch, self._next_step)
+        path = write_weights(self._checkpointer.module, self._memory / "weights" / str(version))
+        self._link.tell("publish", epoch=version.epoch, step=version.step, path=str(path))
+        drop_older(path.parent.parent, keep=3)
+
+    def _gather(self, root: str) -> dict[str, str]:
+        if self.world_size == 1:
+            return {"0": root}
+        roots: list[Any] = [None] * self.world_size
+        dist.all_gather_object(roots, root)
+        return {str(rank): each for rank, each in enumerate(roots)}
+
+    def _meet(self) -> None:
+        if self.world_size > 1:
+            dist.barrier()
+
+    def _seed(self, step: int) -> None:
+        seed = (self._config.seed * 1_000_003 + step) * 4099 + self.rank
+        torch.manual_seed(seed % 2**63)
+        random.seed(seed)
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed(seed % 2**32)
+
+
+def _device(local_rank: int) -> torch.device:
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local_rank)
+        return torch.device("cuda", local_rank)
+    return torch.device("cpu")

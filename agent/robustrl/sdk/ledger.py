@@ -1,0 +1,99 @@
+"""The training process's calls to the managers: join, batch, commit.
+
+The managers may be away for a while, because a manager restarts alone. So each call is repeated, with bounded and
+jittered delays, until a deadline that is far longer than such a restart. A refusal is final.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import sys
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+AWAY_SECONDS = 600.0
+CALL_SECONDS = 30.0
+LOG_SECONDS = 5.0
+RETRY_SECONDS = (0.02, 1.0)
+
+
+class Fenced(Exception):
+    """Another epoch rules: this process belongs to the past and must act no more."""
+
+
+class LedgerRefused(Exception):
+    """The ledger refuses a request that makes no sense to it."""
+
+
+class Ledger:
+    """One kept-alive connection to the managers."""
+
+    def __init__(self, url: str, epoch: int) -> None:
+        self._address = urlsplit(url).netloc
+        self._epoch = epoch
+        self._connection: http.client.HTTPConnection | None = None
+
+    def join(self, rank: int, world_size: int, pod: str) -> dict[str, Any]:
+        """Enter the epoch. Older epochs are fenced from here on; the answer says where to start."""
+        body = {"rank": rank, "world_size": world_size, "pod": pod}
+        answer: dict[str, Any] = self._call(f"/v1/epochs/{self._epoch}/join", body)
+        return answer
+
+    def batch(self, step: int, rank: int, world_size: int) -> dict[str, Any]:
+        """This rank's share of the step's batch; waits until the batch is full."""
+        body = {"epoch": self._epoch, "rank": rank, "world_size": world_size, "wait_seconds": 10}
+        while True:
+            answer = self._call(f"/v1/batches/{step}", body)
+            if answer is not None:
+                return dict(answer)
+
+    def commit(self, step: int, batch: str, digests: dict[str, str], metrics: dict[str, float]) -> None:
+        """Make a step real."""
+        body = {"epoch": self._epoch, "batch": batch, "digests": digests, "metrics": metrics}
+        self._call(f"/v1/commits/{step}", body)
+
+    def _call(self, path: str, body: dict[str, Any]) -> Any:
+        started = logged = time.monotonic()
+        delay = RETRY_SECONDS[0]
+        while True:
+            try:
+                status, answer = self._once(path, json.dumps(body))
+                if status < 500:
+                    return _checked(status, answer)
+                problem = f"status {status}"
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                problem = str(error) or type(error).__name__
+            self._drop()
+            now = time.monotonic()
+            if now - started > AWAY_SECONDS:
+                raise TimeoutError(f"the managers have been away for {AWAY_SECONDS:.0f} s ({problem})")
+            if now - logged > LOG_SECONDS:
+                logged = now
+                print(f"waiting for the managers for {now - started:.0f} s ({problem})", file=sys.stderr, flush=True)
+            time.sleep(delay * random.uniform(0.5, 1.0))
+            delay = min(2 * delay, RETRY_SECONDS[1])
+
+    def _once(self, path: str, body: str) -> tuple[int, Any]:
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(self._address, timeout=CALL_SECONDS)
+        self._connection.request("POST", path, body, {"Content-Type": "application/json"})
+        response = self._connection.getresponse()
+        data = response.read()
+        return response.status, json.loads(data) if data else None
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _checked(status: int, answer: Any) -> Any:
+    if status < 400:
+        return answer
+    reason, message = answer.get("error", str(status)), answer.get("message", "")
+    if reason == "Fenced":
+        raise Fenced(f"epoch is over: {message}")
+    raise LedgerRefused(f"{reason}: {message}")

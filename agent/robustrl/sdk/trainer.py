@@ -1,0 +1,76 @@
+"""`robustrl.trainer()`: entering and leaving an epoch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from robustrl.sdk.agent_link import AgentLink
+from robustrl.sdk.job import TrainerJob
+from robustrl.sdk.ledger import Fenced, Ledger
+from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
+
+PEER_LOST_STATUS = 75
+"""Tells the agent that this process ended because another one did; see supervisor.process."""
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+_PEER_LOST_TEXTS = ("Connection closed by peer", "Connection reset by peer", "Connection refused", "gloo", "NCCL")
+
+
+@contextlib.contextmanager
+def trainer(backend: str | None = None) -> Iterator[TrainerJob]:
+    """Join this epoch's trainers; leave them at the end of the block.
+
+    The process group of all ranks is up inside the block, so DistributedDataParallel and FSDP work as usual.
+
+    Args:
+        backend: torch.distributed backend; NCCL where there is a GPU, else gloo.
+
+    Raises:
+        RuntimeError: the script was not started by a RobustRL agent.
+    """
+    job = _join(backend)
+    try:
+        yield job
+    except BaseException as error:
+        if _is_peer_lost(error):
+            traceback.print_exc()
+            print("a peer is gone: waiting for the next epoch", file=sys.stderr, flush=True)
+            # Not sys.exit: a process group with a dead peer may never finish its own clean-up.
+            os._exit(PEER_LOST_STATUS)
+        raise
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _join(backend: str | None) -> TrainerJob:
+    text = os.environ.get(WORKER_CONFIG_ENV)
+    if text is None:
+        raise RuntimeError(
+            "this script was not started by a RobustRL agent; run it with `robustrl run rljob.yaml` or as an RLJob"
+        )
+    config = WorkerConfig.model_validate_json(text)
+    link = AgentLink(config.agent_socket)
+    link.tell("phase", phase="Rendezvous")
+    if config.world_size > 1:
+        dist.init_process_group(
+            backend or ("nccl" if torch.cuda.is_available() else "gloo"),
+            init_method=f"tcp://{config.rendezvous}",
+            rank=config.rank,
+            world_size=config.world_size,
+            timeout=COLLECTIVE_TIMEOUT,
+        )
+    return TrainerJob(config, link, Ledger(config.manager, config.epoch))
+
+
+def _is_peer_lost(error: BaseException) -> bool:
+    """Whether an exception only says that somebody else is gone, or that this epoch is over."""
+    if isinstance(error, Fenced | dist.DistBackendError | dist.DistNetworkError | dist.DistStoreError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _PEER_LOST_TEXTS)

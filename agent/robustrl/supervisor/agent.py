@@ -1,0 +1,137 @@
+"""The agent: plays the role that its assignment says, and switches roles in place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from typing import Any
+
+from robustrl.supervisor.control_client import ControlClient
+from robustrl.supervisor.http import AgentEndpoint
+from robustrl.supervisor.launcher import Launcher
+from robustrl.supervisor.manager_runner import ManagerRunner
+from robustrl.supervisor.managers_client import ManagersClient
+from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.publisher import Publisher
+from robustrl.supervisor.rollout_runner import RolloutRunner
+from robustrl.supervisor.runner import Runner
+from robustrl.supervisor.state import PodState
+from robustrl.supervisor.trainer_runner import TrainerRunner
+from robustrl_api.control import Assignment, Child, Complaint
+from robustrl_api.names import Role
+from robustrl_api.pod_config import PodConfig
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """Everything in one pod.
+
+    Args:
+        pod: the pod's name.
+        host: the pod's address, on which everything in it listens.
+    """
+
+    def __init__(self, config: PodConfig, pod: str, host: str) -> None:
+        self._config, self._host = config, host
+        self._state = PodState(pod, config.role)
+        self._memory = PodMemory(config)
+        self._managers = ManagersClient()
+        self._launcher = Launcher(config)
+        self._publisher = Publisher(self._managers, host, config.weight_port, config.chunk_bytes)
+        self._endpoint = AgentEndpoint(self._state, self._memory.checkpoints, host, config.agent_port)
+        self._control = ControlClient(config, self._state, self._apply)
+        self._playing: tuple[Role, int] | None = None
+        self._runner: Runner | None = None
+
+    async def run(self) -> None:
+        """Serve until SIGTERM, or until a part of the agent itself fails."""
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        await self._start()
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._control.run(), name="control"),
+            asyncio.create_task(stopping.wait(), name="stop"),
+        ]
+        if self._config.role is not Role.MANAGER:
+            await self._publisher.start()
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            await self._close(tasks)
+
+    async def _start(self) -> None:
+        problem = self._memory.prepare()
+        if problem:
+            log.error("%s", problem)
+            self._state.complaint = Complaint(reason="VolumeUnusable", message=problem)
+        await self._endpoint.start()
+        await self._launcher.start()
+
+    async def _close(self, tasks: list[asyncio.Task[Any]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._runner is not None:
+            await self._runner.stop()
+        await self._launcher.close()
+        await self._endpoint.close()
+        await self._publisher.close()
+        await self._managers.close()
+
+    async def _apply(self, assignment: Assignment) -> None:
+        """Become what the assignment says. The same role in the same epoch goes on undisturbed."""
+        if self._config.role is not Role.MANAGER:
+            self._managers.url = assignment.manager
+        wanted = _played(assignment)
+        if wanted == self._playing:
+            if self._runner is not None:
+                await self._runner.update(assignment)
+        else:
+            await self._switch(wanted, assignment)
+        self._state.epoch = assignment.epoch
+        self._state.notify()
+
+    async def _switch(self, wanted: tuple[Role, int] | None, assignment: Assignment) -> None:
+        log.info("%s -> %s", _name(self._playing), _name(wanted))
+        if self._runner is not None:
+            await self._runner.stop()
+        self._runner, self._playing = None, wanted
+        self._state.role, self._state.child = assignment.role, Child()
+        if wanted is None or self._state.complaint is not None:
+            return
+        self._runner = self._make(assignment.role)
+        await self._runner.start(assignment)
+
+    def _make(self, role: Role) -> Runner:
+        if role is Role.TRAINER:
+            return TrainerRunner(self._config, self._state, self._launcher, self._memory, self._publisher)
+        if role is Role.MANAGER:
+            return ManagerRunner(self._config, self._state, self._launcher, self._managers, self._host)
+        return RolloutRunner(
+            self._config, self._state, self._launcher, self._memory, self._managers, self._publisher, self._host
+        )
+
+
+def _played(assignment: Assignment) -> tuple[Role, int] | None:
+    """What identifies a run of a role: trainers start anew in each epoch, others do not."""
+    if not assignment.run or assignment.role not in (Role.TRAINER, Role.ROLLOUT, Role.MANAGER):
+        return None
+    return assignment.role, assignment.epoch if assignment.role is Role.TRAINER else 0
+
+
+def _name(playing: tuple[Role, int] | None) -> str:
+    if playing is None:
+        return "idle"
+    role, epoch = playing
+    return f"{role} of epoch {epoch}" if role is Role.TRAINER else role.value
+
+
+def pod_address() -> tuple[str, str]:
+    """This pod's name and address, from the environment the operator sets."""
+    return os.environ["ROBUSTRL_POD_NAME"], os.environ["ROBUSTRL_POD_IP"]

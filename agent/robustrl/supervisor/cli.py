@@ -1,0 +1,44 @@
+"""`robustrl-agent run`: the entry point of every role's container."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+
+from pydantic import ValidationError
+
+from robustrl.supervisor.agent import Agent, pod_address
+from robustrl.supervisor.process import BAD_INPUT_STATUS
+from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig
+
+
+def main() -> None:
+    """Run the agent until it is told to stop."""
+    parser = argparse.ArgumentParser(prog="robustrl-agent", description=__doc__)
+    parser.add_argument("command", choices=["run"], help="run: supervise this pod's role")
+    parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s agent %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        config = PodConfig.model_validate_json(os.environ[POD_CONFIG_ENV])
+        pod, host = pod_address()
+    except KeyError as error:
+        sys.exit(_usage(f"{error.args[0]} is not set: the operator sets it in the pods that it creates"))
+    except ValidationError as error:
+        sys.exit(_usage(f"{POD_CONFIG_ENV} does not fit this version of robustrl: {error}"))
+    asyncio.run(_run(config, pod, host))
+
+
+async def _run(config: PodConfig, pod: str, host: str) -> None:
+    await Agent(config, pod, host).run()
+
+
+def _usage(message: str) -> int:
+    print(f"robustrl-agent: {message}", file=sys.stderr)
+    return BAD_INPUT_STATUS
+
+
+if __name__ == "__main__":
+    main()

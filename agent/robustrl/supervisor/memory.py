@@ -1,0 +1,45 @@
+"""The pod's memory-backed folder: what survives the agent and its container, and how much room there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from robustrl.checkpoint.shelf import Shelf
+from robustrl_api.pod_config import PodConfig
+
+SLOTS = 2
+"""Checkpoints kept in memory: the newest and the one before it, which stays valid while the newest is written."""
+
+
+class PodMemory:
+    """Paths in the memory-backed folder."""
+
+    def __init__(self, config: PodConfig) -> None:
+        self.root = Path(config.memory_dir)
+        self.checkpoints = Shelf(self.root / "checkpoints", keep=SLOTS)
+        self.storage = Shelf(Path(config.storage_dir), config.checkpoint_keep) if config.storage_dir else None
+        self.weights = self.root / "weights"
+        self.socket = self.root / "agent.sock"
+        self._started = self.root / "started-epoch"
+
+    def prepare(self) -> str:
+        """Make the folders; a sentence about what cannot be written, or nothing."""
+        for path in (self.checkpoints.root, self.weights, *([self.storage.root] if self.storage else [])):
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                probe = path / ".writable"
+                probe.write_bytes(b"")
+                probe.unlink()
+            except OSError as error:
+                return f"{path} cannot be written ({error.strerror}); check the volume and its permissions"
+        return ""
+
+    def started_epoch(self) -> int:
+        """The last epoch whose workers were started here, by this agent or one before it."""
+        try:
+            return int(self._started.read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def mark_started(self, epoch: int) -> None:
+        self._started.write_text(str(epoch))

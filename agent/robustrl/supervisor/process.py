@@ -1,0 +1,100 @@
+"""A child process under care: started cold or forked warm, its last words kept, its end seen at once."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+PEER_LOST_STATUS = 75
+"""A worker's exit status when it gave up because another rank was gone (sysexits.h: EX_TEMPFAIL)."""
+BAD_INPUT_STATUS = 78
+"""A process's exit status when what the user gave it cannot work (sysexits.h: EX_CONFIG)."""
+LAST_LINES = 30
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Run in a child before its program starts: no process may outlive the one that watches it."""
+    libc: Any = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@dataclass
+class Supervised:
+    """A running child."""
+
+    pid: int
+    ended: asyncio.Future[int]
+    """Its exit status; negative for a signal."""
+    last_lines: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=LAST_LINES))
+    pump: asyncio.Task[None] | None = None
+
+    def kill(self) -> None:
+        """End it now, with everything it started."""
+        for target in (lambda: os.killpg(self.pid, signal.SIGKILL), lambda: os.kill(self.pid, signal.SIGKILL)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                target()
+
+    async def wait(self) -> int:
+        """Its exit status, once its last words are in."""
+        code = await asyncio.shield(self.ended)
+        if self.pump is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self.pump), 0.5)
+        return code
+
+    def last_words(self) -> str:
+        """What it printed last to standard error."""
+        return "\n".join(self.last_lines)[-3900:]
+
+
+async def listen_to(descriptor: int, child: Supervised) -> None:
+    """Pass the child's standard error on to ours, and remember the end of it."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1 << 20)
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    try:
+        while line := await _line(reader):
+            child.last_lines.append(line.decode(errors="replace").rstrip())
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+    finally:
+        transport.close()
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readline()
+    except ValueError:
+        return b"(line too long)\n"
+
+
+async def start_cold(command: Sequence[str], env: Mapping[str, str]) -> Supervised:
+    """Start a program the ordinary way.
+
+    Raises:
+        OSError: it cannot be started at all, such as a command that does not exist.
+    """
+    read_end, write_end = os.pipe()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, env=dict(env), stderr=write_end, start_new_session=True, preexec_fn=die_with_parent
+        )
+    except OSError:
+        os.close(read_end)
+        raise
+    finally:
+        os.close(write_end)
+    ended: asyncio.Future[int] = asyncio.ensure_future(process.wait())
+    child = Supervised(process.pid, ended)
+    child.pump = asyncio.create_task(listen_to(read_end, child), name=f"stderr-{process.pid}")
+    return child

@@ -1,0 +1,88 @@
+"""Publishes the trainers' weights: seals the file the training process wrote, serves it, announces it.
+
+The training process is held only for the copy into memory. Sealing and announcing happen here, and only for versions
+that the ledger has committed; the managers refuse any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import mmap
+import os
+from pathlib import Path
+
+from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
+from robustrl_api.version import Version
+from weightsync import Address, Manifest, Source, transport
+
+log = logging.getLogger(__name__)
+
+ANNOUNCE_TRIES = 5
+RETRY_SECONDS = 0.2
+
+
+def map_file(path: Path) -> memoryview:
+    """A file's bytes without a copy; they stay readable after the file is removed."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
+    finally:
+        os.close(descriptor)
+
+
+class Publisher:
+    """Owns the pod's weight source, whatever role the pod plays."""
+
+    def __init__(self, managers: ManagersClient, host: str, port: int, chunk_bytes: int) -> None:
+        self._managers = managers
+        self._host, self._port, self._chunk_bytes = host, port, chunk_bytes
+        self._source: asyncio.Future[Source] = asyncio.get_running_loop().create_future()
+        self._newest = Version(0, 0)
+        self.address: Address | None = None
+
+    async def start(self) -> None:
+        """Bring UCX up and listen. Takes most of a second, so it happens beside the agent's start."""
+        await asyncio.to_thread(transport.start)
+        source = Source()
+        port = source.start(self._port)
+        # UCX does not connect to other loopback addresses than this one.
+        host = "127.0.0.1" if self._host.startswith("127.") else self._host
+        self.address = Address(host, port)
+        self._source.set_result(source)
+
+    async def ready(self) -> Source:
+        """The source, once it listens."""
+        return await asyncio.shield(self._source)
+
+    async def publish(self, version: Version, path: str) -> None:
+        """Serve and announce a version that was just committed."""
+        self._newest = max(self._newest, version)
+        source = await self.ready()
+        data = map_file(Path(path))
+        manifest = Manifest.of(data, epoch=version.epoch, step=version.step, chunk_bytes=self._chunk_bytes)
+        source.hold(manifest, data)
+        await self._announce(version, manifest.root)
+
+    async def _announce(self, version: Version, root: str) -> None:
+        body = {"epoch": version.epoch, "step": version.step, "root": root, "publisher": str(self.address)}
+        for attempt in range(ANNOUNCE_TRIES):
+            if version < self._newest:
+                return
+            try:
+                await self._managers.call("PUT", "/v1/versions", body)
+                return
+            except ManagersRefused as refusal:
+                if refusal.reason != "Superseded":
+                    log.warning("weights %s are not announced: %s", version, refusal)
+                return
+            except ManagersAway as error:
+                log.warning("weights %s are not announced yet (try %d): %s", version, attempt + 1, error)
+                await asyncio.sleep(RETRY_SECONDS * 2**attempt)
+
+    async def close(self) -> None:
+        if self._source.done():
+            with contextlib.suppress(Exception):
+                await self._source.result().close()
+                transport.stop()

@@ -1,0 +1,20 @@
+"""What playing a role means to the agent."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from robustrl_api.control import Assignment
+
+
+class Runner(Protocol):
+    """One role being played, from its start to its stop."""
+
+    async def start(self, assignment: Assignment) -> None:
+        """Begin. Returns when the processes are on their way, not when they are ready."""
+
+    async def update(self, assignment: Assignment) -> None:
+        """Something around the role changed: managers, peers. The role itself goes on."""
+
+    async def stop(self) -> None:
+        """End every process of the role, now."""

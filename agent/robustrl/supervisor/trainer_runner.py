@@ -1,0 +1,162 @@
+"""Plays trainer: one epoch's worker processes, started together and ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from robustrl.checkpoint.archive import Archive
+from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
+from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
+from robustrl.supervisor.launcher import Launcher
+from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.process import PEER_LOST_STATUS, Supervised
+from robustrl.supervisor.publisher import Publisher
+from robustrl.supervisor.state import PodState
+from robustrl.supervisor.worker_link import Message, WorkerLink
+from robustrl_api.control import Assignment, Child, ChildState, Exit
+from robustrl_api.pod_config import PodConfig
+from robustrl_api.version import Version
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 0.05
+"""After the first exit, how long to wait for the exits that explain it."""
+
+
+class TrainerRunner:
+    """The workers of one epoch. A new epoch is a new runner."""
+
+    def __init__(
+        self, config: PodConfig, state: PodState, launcher: Launcher, memory: PodMemory, publisher: Publisher
+    ) -> None:
+        self._config, self._state, self._launcher, self._memory = config, state, launcher, memory
+        self._publisher = publisher
+        self._archive = Archive(memory.checkpoints, memory.storage)
+        self._link = WorkerLink(memory.socket, self._handle)
+        self._assignment: Assignment | None = None
+        self._workers: list[Supervised] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._set_child(ChildState.STARTING)
+        if self._memory.started_epoch() >= assignment.epoch:
+            # An epoch is started once: the other ranks will not meet a second time.
+            self._set_child(ChildState.EXITED, Exit(code=-9, message="the agent was restarted, its workers with it"))
+            return
+        self._memory.mark_started(assignment.epoch)
+        await self._link.start()
+        self._tasks.append(asyncio.create_task(self._archive.run(), name="archive"))
+        self._tasks.append(asyncio.create_task(self._run(assignment), name="workers"))
+
+    async def update(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+
+    async def stop(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        await asyncio.gather(*(worker.wait() for worker in self._workers), return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._link.close()
+        self._state.phase = ""
+
+    async def _run(self, assignment: Assignment) -> None:
+        try:
+            for local_rank in range(self._config.processes_per_pod):
+                env = self._environment(assignment, local_rank)
+                self._workers.append(await self._launcher.launch(self._config.trainer_command, env))
+        except (OSError, ValueError) as error:
+            text = f"{' '.join(self._config.trainer_command)} cannot be started: {error}"
+            self._set_child(ChildState.EXITED, Exit(code=127, message=text))
+            return
+        self._set_child(ChildState.RUNNING)
+        self._set_child(ChildState.EXITED, await self._first_failure())
+
+    async def _first_failure(self) -> Exit:
+        """The exit that ends the epoch here: all well, or the first that went wrong."""
+        waiting = {asyncio.create_task(worker.wait()): worker for worker in self._workers}
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            failed = [(task.result(), waiting.pop(task)) for task in done]
+            failed = [(code, worker) for code, worker in failed if code != 0]
+            if failed:
+                return await self._explain(failed, waiting)
+        return Exit(code=0)
+
+    async def _explain(
+        self, failed: list[tuple[int, Supervised]], waiting: dict[asyncio.Task[int], Supervised]
+    ) -> Exit:
+        """Prefer an exit that is a fault of its own to one that only followed from it, then end the rest."""
+        if waiting and all(code == PEER_LOST_STATUS for code, _ in failed):
+            done, _ = await asyncio.wait(waiting, timeout=SETTLE_SECONDS)
+            failed += [(task.result(), waiting[task]) for task in done if task.result() != 0]
+        for worker in waiting.values():
+            worker.kill()
+        code, worker = min(failed, key=lambda item: item[0] == PEER_LOST_STATUS)
+        return Exit(code=code, peer_lost=code == PEER_LOST_STATUS, message=worker.last_words())
+
+    def _set_child(self, state: ChildState, exit: Exit | None = None) -> None:
+        assert self._assignment is not None
+        self._state.child = Child(state=state, epoch=self._assignment.epoch, last_exit=exit)
+        self._state.notify()
+
+    def _environment(self, assignment: Assignment, local_rank: int) -> dict[str, str]:
+        host, _, port = assignment.rendezvous.rpartition(":")
+        rank = assignment.rank * self._config.processes_per_pod + local_rank
+        worker = WorkerConfig(
+            job=self._config.job,
+            pod=self._state.pod,
+            epoch=assignment.epoch,
+            rank=rank,
+            world_size=assignment.world_size,
+            local_rank=local_rank,
+            rendezvous=assignment.rendezvous,
+            manager=assignment.manager,
+            agent_socket=str(self._memory.socket),
+            memory_dir=str(self._memory.root),
+            steps=self._config.steps,
+            seed=self._config.seed,
+        )
+        # The names torchrun uses, so that scripts and libraries that read them work unchanged.
+        return {
+            WORKER_CONFIG_ENV: worker.model_dump_json(),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local_rank),
+            "WORLD_SIZE": str(assignment.world_size),
+            "LOCAL_WORLD_SIZE": str(self._config.processes_per_pod),
+            "MASTER_ADDR": host,
+            "MASTER_PORT": port,
+            "TORCHELASTIC_RESTART_COUNT": str(assignment.epoch),
+        }
+
+    async def _handle(self, message: Message) -> Message | None:
+        operation = message["op"]
+        if operation == "phase":
+            self._state.phase = str(message["phase"])
+        elif operation == "committed":
+            self._committed(Version(message["epoch"], message["step"]))
+        elif operation == "publish":
+            await self._publisher.publish(Version(message["epoch"], message["step"]), str(message["path"]))
+        elif operation == "restore":
+            return await self._restore(message)
+        return None
+
+    def _committed(self, version: Version) -> None:
+        self._state.step = version.step
+        self._archive.committed(version)
+        self._state.notify()
+
+    async def _restore(self, message: Message) -> dict[str, Any]:
+        assert self._assignment is not None
+        version = Version(message["epoch"], message["step"])
+        wanted = Wanted(version, frozenset(message["roots"]), message["rank"])
+        try:
+            folder = await obtain(wanted, self._memory.checkpoints, self._memory.storage, self._assignment.peers)
+        except NoCopy as error:
+            return {"error": str(error)}
+        log.info("restoring %s from %s", version, folder)
+        return {"path": str(folder)}

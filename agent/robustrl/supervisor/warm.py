@@ -1,0 +1,138 @@
+"""The agent's side of the warm worker: keeps one ready and starts processes from it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from robustrl.supervisor.process import Supervised, die_with_parent, listen_to
+from robustrl.warm_worker import MAX_MESSAGE_BYTES
+
+log = logging.getLogger(__name__)
+
+READY_SECONDS = 120.0
+FORK_SECONDS = 10.0
+SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""A process with threads cannot be forked safely."""
+
+
+class WarmWorkerGone(Exception):
+    """The warm worker has ended; the caller starts its process cold."""
+
+
+def python_arguments(command: Sequence[str]) -> list[str] | None:
+    """What follows the interpreter in `command`, or None when it is not a plain Python program."""
+    if not command or not Path(command[0]).name.startswith("python"):
+        return None
+    arguments = list(command[1:])
+    while arguments and arguments[0] == "-u":
+        arguments.pop(0)
+    if not arguments or (arguments[0].startswith("-") and arguments[0] != "-m"):
+        return None
+    return arguments
+
+
+class WarmWorkerClient:
+    """One warm worker process. Start it once; fork from it as often as needed."""
+
+    def __init__(self, modules: Sequence[str], script: str | None) -> None:
+        self._modules = list(modules)
+        self._script = script
+        self._ids = itertools.count()
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._forks: dict[int, asyncio.Future[int]] = {}
+        self._ends: dict[int, asyncio.Future[int]] = {}
+        self._channel: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._listener: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to load; `fork` waits until it is done."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        script = ["--script", self._script] if self._script else []
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "robustrl.warm_worker", str(theirs.fileno()), *script, *self._modules,
+            env={**os.environ, **SINGLE_THREADED}, pass_fds=[theirs.fileno()], preexec_fn=die_with_parent,
+        )  # fmt: skip
+        theirs.close()
+        self._channel = ours
+        self._listener = asyncio.create_task(self._listen(ours), name="warm-worker")
+
+    async def fork(self, arguments: Sequence[str], env: Mapping[str, str]) -> Supervised:
+        """Start `python ARGUMENTS` as a fork.
+
+        Raises:
+            WarmWorkerGone: there is no warm worker to fork.
+        """
+        channel = self._channel
+        if channel is None:
+            raise WarmWorkerGone
+        async with asyncio.timeout(READY_SECONDS):
+            await asyncio.shield(self._ready)
+        number = next(self._ids)
+        started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._forks[number] = started
+        read_end, write_end = os.pipe()
+        request = json.dumps({"id": number, "argv": list(arguments), "env": dict(env)}).encode()
+        try:
+            socket.send_fds(channel, [request], [write_end])
+            async with asyncio.timeout(FORK_SECONDS):
+                pid = await started
+        except (OSError, TimeoutError) as error:
+            os.close(read_end)
+            raise WarmWorkerGone from error
+        finally:
+            os.close(write_end)
+        child = Supervised(pid, self._ends[pid])
+        child.pump = asyncio.create_task(listen_to(read_end, child), name=f"stderr-{pid}")
+        return child
+
+    async def _listen(self, channel: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while data := await loop.sock_recv(channel, MAX_MESSAGE_BYTES):
+                self._hear(json.loads(data))
+        except OSError as error:
+            log.warning("warm worker: %s", error)
+        finally:
+            self._lost()
+
+    def _hear(self, message: dict[str, int]) -> None:
+        if "ready" in message:
+            self._ready.set_result(None)
+        elif "id" in message:
+            # Registered before the caller runs again, so that an end that follows at once is not missed.
+            self._ends[message["pid"]] = asyncio.get_running_loop().create_future()
+            self._forks.pop(message["id"]).set_result(message["pid"])
+        else:
+            self._ends.pop(message["pid"]).set_result(message["code"])
+
+    def _lost(self) -> None:
+        self._channel = None
+        waiting: list[asyncio.Future[Any]] = [self._ready, *self._forks.values()]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(WarmWorkerGone())
+                future.exception()
+        for end in self._ends.values():
+            if not end.done():
+                # Forks die with the warm worker, by the parent-death signal.
+                end.set_result(-9)
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
