@@ -114,7 +114,7 @@ def timeouts(generate):
     return bounded
 
 
-@pytest.mark.parametrize("how", ["leaves", "roster", "new process"])
+@pytest.mark.parametrize("how", ["leaves", "roster", "new process", "restarts in place"])
 async def test_an_engine_that_goes_loses_its_turns_at_once(start_job, how):
     job = await start_job(turn_timeout_seconds=60)
     await job.announce("0.0")
@@ -128,9 +128,9 @@ async def test_an_engine_that_goes_loses_its_turns_at_once(start_job, how):
         await job.managers.set_roster(1, ["b"])
         assert not job.engine("a")
     else:
-        job.engine("a", "", state="Starting", uid="u2")
+        job.engine("a", "", state="Starting", uid="u2" if how == "new process" else "u1")
     assert await job.batch(1, 0) is not None
-    assert await job.managers.audit()
+    assert (await job.managers.audit())["ok"]
 
 
 @pytest.mark.parametrize("version", ["", "7.7"])

@@ -42,13 +42,14 @@ async def test_a_step_from_join_to_curve(http):
     status, batch = await call(http, "POST", "/v1/batches/0", epoch=1, rank=0, world_size=2, wait_seconds=5)
     assert status == 200
     assert len(batch["trajectories"]) == 3
-    commit = {"epoch": 1, "batch": batch["batch"], "digests": {"0": "ab"}, "metrics": {"loss": 0.5}}
+    metrics = {"loss": 0.5, "kl": float("nan")}
+    commit = {"epoch": 1, "batch": batch["batch"], "digests": {"0": "ab"}, "metrics": metrics}
     for _ in range(2):
         assert await call(http, "POST", "/v1/commits/0", **commit) == (200, {"step": 1})
     status, curve = await call(http, "GET", "/v1/curve")
-    assert [(row["epoch"], row["step"], row["metrics"]) for row in curve] == [(1, 0, {"loss": 0.5})]
+    assert [(row["epoch"], row["step"], row["metrics"]) for row in curve] == [(1, 0, {"loss": 0.5, "kl": None})]
     status, progress = await call(http, "GET", "/v1/progress")
-    assert (progress["step"], progress["epoch"], progress["metrics"]) == (1, 1, {"loss": 0.5})
+    assert (progress["step"], progress["epoch"], progress["metrics"]) == (1, 1, {"loss": 0.5, "kl": None})
     assert progress["reward_mean"] == curve[0]["reward_mean"]
     assert (await call(http, "GET", "/v1/audit"))[1]["ok"]
     async with http.get("/metrics") as response:

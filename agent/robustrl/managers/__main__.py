@@ -48,7 +48,8 @@ async def _serve(config: ManagerConfig, functions: UserFunctions) -> None:
     async with aiohttp.ClientSession(connector=connector) as session:
         managers = Managers(config, functions, HttpEngineClient(session))
         await managers.load()
-        runner = web.AppRunner(Server(managers).app(), handler_cancellation=True, access_log=None, shutdown_timeout=1)
+        # No cancellation of handlers: a caller that hangs up must not stop a commit between ledger and memory.
+        runner = web.AppRunner(Server(managers).app(), access_log=None, shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, config.host, config.port).start()
         log.info("serving on %s:%d, next step %d", config.host, config.port, managers.requests.next_step)

@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS groups (
     error TEXT
 );
 CREATE INDEX IF NOT EXISTS groups_by_state ON groups (state, completed);
+CREATE INDEX IF NOT EXISTS groups_by_completion ON groups (completed);
 
 -- One sample of a prompt. payload is dropped some steps after it was consumed; the row stays for the audit.
 CREATE TABLE IF NOT EXISTS trajectories (
@@ -59,6 +60,7 @@ CREATE TABLE IF NOT EXISTS batches (step INTEGER PRIMARY KEY, batch TEXT NOT NUL
 CREATE TABLE IF NOT EXISTS batch_groups (
     step INTEGER NOT NULL, prompt_index INTEGER NOT NULL, PRIMARY KEY (step, prompt_index)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS batch_groups_by_prompt ON batch_groups (prompt_index);
 
 -- Which epoch works on a step's batch. A raised fence deletes the leases of older epochs.
 CREATE TABLE IF NOT EXISTS leases (step INTEGER PRIMARY KEY, epoch INTEGER NOT NULL);

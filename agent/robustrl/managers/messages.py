@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from robustrl.managers.rollout_manager import EngineReport, EngineState
 from robustrl.managers.versions import Announcement
@@ -19,6 +20,10 @@ def _version_or_empty(text: str) -> str:
     if text:
         Version.parse(text)
     return text
+
+
+def _is_not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 VersionText = Annotated[str, AfterValidator(_version_or_empty)]
@@ -53,6 +58,12 @@ class CommitMessage(_Message):
     batch: str = Field(max_length=128)
     digests: dict[str, str] = {}
     metrics: dict[str, Any] = {}
+
+    @field_validator("metrics")
+    @classmethod
+    def _finite(cls, metrics: dict[str, Any]) -> dict[str, Any]:
+        """A diverged loss is worth a commit and a null in the curve, not a body that no JSON parser reads."""
+        return {name: None if _is_not_finite(value) else value for name, value in metrics.items()}
 
 
 class VersionMessage(_Message):

@@ -141,6 +141,8 @@ class RolloutManager:
         engine = known or self._engines.setdefault(report.pod, Engine(report, self._clock()))
         self._note_target(engine, report)
         engine.report, engine.last_seen = report, self._clock()
+        if report.state is EngineState.STARTING:
+            _reroute(engine)  # its process is a new one: it knows nothing of these calls
         self._review(engine)
         self._changed.fire()
         return engine
@@ -149,8 +151,7 @@ class RolloutManager:
         """Forget an engine; its calls are made again elsewhere at once."""
         if engine := self._engines.pop(pod, None):
             log.info("engine %s %s: %d calls are re-routed", pod, reason, len(engine.calls))
-            for call in engine.calls:
-                call.cancel()
+            _reroute(engine)
 
     def set_roster(self, pods: Iterable[str]) -> None:
         """Only these pods may answer from now on."""
@@ -280,6 +281,12 @@ class RolloutManager:
         engine.tokens_total += len(answer.tokens)
         self.tokens_total += len(answer.tokens)
         return answer
+
+
+def _reroute(engine: Engine) -> None:
+    """End the engine's calls; whoever made them makes them again elsewhere."""
+    for call in engine.calls:
+        call.cancel()
 
 
 def _backoff(attempt: int) -> float:
