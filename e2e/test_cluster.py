@@ -115,8 +115,8 @@ def test_an_image_made_of_wheels_runs_on_two_nodes(running: Running, tmp_path: P
 
 
 def test_a_service_answers_by_its_name_across_nodes(running: Running) -> None:
-    for name in ("greeter", "greeter.default.svc.cluster.local"):
-        wait_until(lambda name=name: fetch("client", f"http://{name}/") == "hello from greeter", 10)
+    wait_until(lambda: fetch("client", "http://greeter/") == "hello from greeter", 10)
+    wait_until(lambda: fetch("client", "http://greeter.default.svc.cluster.local/") == "hello from greeter", 10)
 
 
 def test_a_pod_reaches_its_own_service(running: Running) -> None:
@@ -161,6 +161,21 @@ def test_pods_that_want_a_gpu_go_where_one_is_free(running: Running) -> None:
     assert nodes[2] is None
     for name in ("trainer-0", "trainer-1", "trainer-2"):
         running.api.delete(f"{PODS}/{name}?gracePeriodSeconds=0")
+
+
+def test_a_volume_is_the_same_on_every_node(running: Running) -> None:
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
+    running.api.post(claims, claim)
+    for name, where in (("writer", "node1"), ("reader", "node3")):
+        body = pod(name, where, TAG, ["sleep", "1000000"])
+        body["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+        body["spec"]["containers"][0]["volumeMounts"].append({"name": "data", "mountPath": "/data"})
+        running.api.post(PODS, body)
+    wait_until(lambda: all(pod_is_ready(running.api, name) for name in ("writer", "reader")), 30)
+    execute("writer", "sh", "-c", "echo kept > /data/file")
+    assert execute("reader", "cat", "/data/file") == "kept\n"
 
 
 def test_an_unplugged_node_is_missed_and_comes_back(running: Running) -> None:

@@ -88,12 +88,14 @@ def controller_manager_command() -> tuple[str, ...]:
         "--leader-elect=false",
         f"--node-monitor-grace-period={GRACE_SECONDS}s",
         "--node-monitor-period=1s",
+        "--enable-hostpath-provisioner",
     )
 
 
 def wait_ready(cluster: Cluster, timeout: float = 90.0) -> Api:
     """Wait until the API server says it is ready."""
     api = Api(state.kubeconfig(cluster.name))
+    machine.require_alive(cluster.control_plane)
     log = machine.log(cluster.control_plane, "kube-apiserver")
     wait_for("API server ready", api.missing_ready, timeout=timeout, log=log)
     return api

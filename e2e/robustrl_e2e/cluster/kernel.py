@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from . import mounts, state
+from . import mounts, state, storage
 from .process import run
 
 NETNS_FOLDER = Path("/run/netns")
@@ -46,6 +46,7 @@ def restore() -> None:
                 _path(name).write_text(value)
         if not before["netns"]:
             _remove_netns_folder()
+        storage.forget()
         _saved().unlink()
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cgroups, state
-from .errors import ClusterError
+from . import cgroups, state, storage
+from .errors import ClusterError, log_tail
 from .layout import Machine
 from .process import Identity, identify, read_pid_file, write_pid_file
 
@@ -94,6 +94,7 @@ def render_boot(machine: Machine, folder: Path, daemons: Iterable[Daemon], binar
         f"mount --rbind {var} /var",
         "mount -t tmpfs -o mode=0755,nosuid,nodev machine-run /run",
         "mkdir -p /run/netns /run/lock",
+        f"mount --bind {shlex.quote(str(storage.folder(machine.cluster)))} {storage.MOUNT_POINT}",
         "echo 1 > /proc/sys/net/ipv4/ip_forward",
         "cd /",
         'keep() { name=$1; shift; while :; do "$@" >>"/var/log/$name.log" 2>&1 || :; sleep 1; done; }',
@@ -108,6 +109,13 @@ def render_boot(machine: Machine, folder: Path, daemons: Iterable[Daemon], binar
 def alive(machine: Machine) -> bool:
     identity = read_pid_file(_pid_file(machine))
     return identity is not None and identity.alive
+
+
+def require_alive(machine: Machine) -> None:
+    """An error with what the machine's console said last, if it is not running."""
+    if not alive(machine):
+        console = log_tail(state.machine_folder(machine) / "console.log")
+        raise ClusterError(f"{machine.name} of cluster {machine.cluster} is not running\n{console}".rstrip())
 
 
 def kill(machine: Machine, timeout: float = 15.0) -> None:

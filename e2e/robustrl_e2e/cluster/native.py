@@ -25,6 +25,7 @@ from . import (
     node,
     preflight,
     state,
+    storage,
 )
 from .api import Api
 from .errors import ClusterError
@@ -125,6 +126,7 @@ def _start(name: str, nodes: int) -> Cluster:
     kernel.prepare()
     cluster = _claim(name, nodes)
     with step("network, certificates and configuration"):
+        storage.prepare(name)
         _each(lambda part: network.add_machine(cluster, part), cluster.machines)
         control_plane.configure(cluster)
         for worker in cluster.workers:
@@ -135,6 +137,7 @@ def _start(name: str, nodes: int) -> Cluster:
     images.load(cluster, images.pause())
     api = control_plane.wait_ready(cluster)
     dns.install(cluster, api)
+    storage.install(api)
     node.wait_ready(cluster, api, cluster.node_names)
     say(f"cluster {name} is up after {time.monotonic() - began:.1f} s")
     return cluster
