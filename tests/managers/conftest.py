@@ -154,7 +154,7 @@ def config(tmp_path: Path) -> ManagerConfig:
 async def start_job(config: ManagerConfig) -> AsyncIterator[Start]:
     jobs: list[Job] = []
 
-    async def start(rollout=rollout, client: FakeClient | None = None, **changes: object) -> Job:
+    async def start(rollout=rollout, client: FakeClient | None = None, prompts=prompts, **changes: object) -> Job:
         client = client or FakeClient()
         managers = Managers(replace(config, **changes), UserFunctions(prompts, rollout), client)
         await managers.load()

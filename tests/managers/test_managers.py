@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 
 import pytest
 
@@ -326,6 +327,23 @@ async def test_rollouts_that_only_fail_end_the_managers(start_job):
     job.engine("a")
     with pytest.raises(RolloutsFail, match=r"8 groups in a row failed.*KeyError"):
         await asyncio.wait_for(job.work, 20)
+
+
+async def test_a_prompt_without_tokens_is_told_what_it_lacks(start_job):
+    job = await start_job(prompts=lambda index: {"text": "hello"})
+    await job.until(lambda: job.managers.requests.error)
+    assert "a prompt must be a mapping with 'tokens'" in job.managers.requests.error
+
+
+async def test_a_ledger_in_trouble_ends_the_managers_and_blames_no_rollout(start_job):
+    job = await start_job()
+    await job.managers.ledger.run(lambda db: db.execute("DROP TABLE turns"))
+    await job.announce("0.0")
+    job.engine("a")
+    with pytest.raises(ExceptionGroup) as failed:
+        await asyncio.wait_for(job.work, 5)
+    assert failed.group_contains(sqlite3.OperationalError, match="turns")
+    assert job.managers.requests.error is None
 
 
 async def test_an_outage_of_all_engines_is_no_fault_of_the_rollouts(start_job):

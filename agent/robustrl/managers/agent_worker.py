@@ -13,6 +13,7 @@ import inspect
 import logging
 import math
 import random
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,6 +106,8 @@ class AgentWorkers:
         while True:
             try:
                 trajectory = await self._episode(sample)
+            except sqlite3.Error:
+                raise  # the ledger's trouble, not the rollout's: the managers end and start again
             except NoEngine as error:
                 log.info("episode %s waits for an engine: %s", sample, error)
             except Exception as error:
@@ -124,7 +127,7 @@ class AgentWorkers:
         deadline = self._clock() + seconds
         episode = Episode(
             sample,
-            prompt["tokens"],
+            _tokens(prompt),
             seed=self._config.seed,
             saved=await self._ledger.run(lambda db: groups.saved_turns(db, sample)),
             generate=lambda request: self._generate(request, deadline),
@@ -132,8 +135,7 @@ class AgentWorkers:
                 lambda db: groups.save_turn(db, sample, number, context, turn)
             ),
         )
-        # The user's own waiting is bounded too, a little later, so that a missing engine is seen as just
-        # that.
+        # The user's own waiting is bounded too, a little later, so that a missing engine is seen as just that.
         async with asyncio.timeout(seconds + 1.0):
             reward = float(await self._functions.rollout(prompt, episode))
         if not math.isfinite(reward):
@@ -142,6 +144,12 @@ class AgentWorkers:
 
     async def _generate(self, request: TurnRequest, deadline: float) -> Any:
         return await self._rollouts.generate(request, deadline)
+
+
+def _tokens(prompt: Any) -> list[int]:
+    if not isinstance(prompt, Mapping) or "tokens" not in prompt:
+        raise TypeError(f"a prompt must be a mapping with 'tokens', not {prompt!r:.200}")
+    return list(prompt["tokens"])
 
 
 def _describe(error: Exception) -> str:

@@ -204,11 +204,12 @@ class RolloutManager:
         return lag is not None and 0 <= lag <= self._max_staleness
 
     def _quarantine(self, engine: Engine, why: BaseException) -> None:
+        if engine.quarantined_until is not None:
+            return  # the rest of the calls that it failed at once are the same failure
         first, longest = _QUARANTINE_SECONDS
         wait = min(longest, first * 2.0 ** min(engine.failures, 10)) * random.uniform(0.8, 1.2)
-        if engine.admitted:
-            engine.failures += 1
-            log.warning("engine %s in quarantine for %.1f s: %s", engine.report.pod, wait, why)
+        log.warning("engine %s in quarantine for %.1f s: %s", engine.report.pod, wait, why)
+        engine.failures += 1
         engine.admitted = False
         engine.target = None
         engine.quarantined_until = self._clock() + wait

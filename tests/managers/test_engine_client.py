@@ -1,0 +1,70 @@
+"""Answers of engines that are ill, as the managers read them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from robustrl.managers.engine_client import EngineFailure, HttpEngineClient, RequestRejected, TurnRequest
+
+META = {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[-0.5, 3, None]], "weight_version": "0.1"}
+SPANS = [{"version": "0.1", "start": 0, "end": 1}, {"version": "0.2", "start": 1, "end": 2}]
+
+
+async def ask(handler, timeout: float = 5.0):
+    app = web.Application()
+    app.router.add_post("/generate", handler)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        url = str(server.make_url("")).rstrip("/")
+        return await HttpEngineClient(session).generate(url, TurnRequest("r", [1], {}), timeout)
+
+
+def says(body, status: int = 200):
+    async def handler(request: web.Request) -> web.Response:
+        return web.json_response(body, status=status)
+
+    return handler
+
+
+async def dies(request: web.Request) -> web.Response:
+    request.transport.abort()
+    return web.Response()
+
+
+async def hangs(request: web.Request) -> web.Response:
+    await asyncio.sleep(5)
+    return web.Response()
+
+
+@pytest.mark.parametrize(("extra", "versions"), [({}, ["0.1"]), ({"weight_versions": SPANS}, ["0.1", "0.2"])])
+async def test_an_answer_is_read_with_every_version_that_drew_it(extra, versions):
+    found = await ask(says({"output_ids": [3], "meta_info": {**META, **extra}, "text": "c"}))
+    assert (found.tokens, found.logprobs, found.versions) == ([3], [-0.5], versions)
+    assert (found.finish_reason, found.text) == ("stop", "c")
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        dies,
+        hangs,
+        says({}, 500),
+        says({}),
+        says([]),
+        says({"output_ids": [3, 4], "meta_info": META}),
+        says({"output_ids": [3], "meta_info": {**META, "finish_reason": None}}),
+        says({"output_ids": [3], "meta_info": {**META, "output_token_logprobs": [[None, 3, None]]}}),
+    ],
+)
+async def test_an_answer_that_is_no_use_is_the_engine_s_failure(handler):
+    with pytest.raises(EngineFailure):
+        await ask(handler, timeout=0.3)
+
+
+async def test_a_refused_request_is_not_the_engine_s_failure():
+    with pytest.raises(RequestRejected, match="too long"):
+        await ask(says({"error": {"message": "too long"}}, 400))
