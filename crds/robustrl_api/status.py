@@ -163,3 +163,13 @@ class RLJobStatus(ApiModel):
     """Rollout pods there are, for /scale."""
     rollout_selector: str = Field(default="", max_length=1024)
     """Selector of the rollout pods, for /scale."""
+
+
+def has_ended(status: RLJobStatus) -> bool:
+    """Whether the job has succeeded or failed. It never un-ends."""
+    return holds(status, ConditionType.SUCCEEDED) or holds(status, ConditionType.FAILED)
+
+
+def holds(status: RLJobStatus, kind: ConditionType) -> bool:
+    """Whether a condition is True."""
+    return any(c.type == kind and c.status is Truth.TRUE for c in status.conditions)

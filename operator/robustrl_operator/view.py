@@ -9,7 +9,7 @@ from functools import cached_property
 from robustrl_api.control import AgentReport
 from robustrl_api.names import Role
 from robustrl_api.spec import RLJobSpec
-from robustrl_api.status import ConditionType, Member, RLJobStatus, Truth
+from robustrl_api.status import ConditionType, Member, RLJobStatus, holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class JobView:
         return max(self.status.step, *reported, 0)
 
     def condition(self, kind: ConditionType) -> bool:
-        return any(c.type == kind and c.status is Truth.TRUE for c in self.status.conditions)
+        return holds(self.status, kind)
 
 
 def timestamp(moment: datetime) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from torch.distributed.checkpoint.state_dict import (
 from robustrl.checkpoint.folder import put_in_place, seal
 
 logging.getLogger("torch.distributed.checkpoint").setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch.distributed.checkpoint")
 
 Stateful = Any
 """A module, an optimizer, or anything else with state_dict and load_state_dict."""

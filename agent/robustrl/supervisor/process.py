@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 PEER_LOST_STATUS = 75
 """A worker's exit status when it gave up because another rank was gone (sysexits.h: EX_TEMPFAIL)."""
@@ -21,10 +20,12 @@ LAST_LINES = 30
 _PR_SET_PDEATHSIG = 1
 
 
+_prctl = ctypes.CDLL(None).prctl
+
+
 def die_with_parent() -> None:
     """Run in a child before its program starts: no process may outlive the one that watches it."""
-    libc: Any = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass

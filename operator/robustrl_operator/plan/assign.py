@@ -6,7 +6,7 @@ import xxhash
 
 from robustrl_api.control import Assignment, Peer
 from robustrl_api.names import Role
-from robustrl_api.status import ConditionType, Stage
+from robustrl_api.status import Stage, has_ended
 from robustrl_operator.view import JobView, PodView
 
 RENDEZVOUS_PORTS = 2000
@@ -27,7 +27,7 @@ def assignments(view: JobView, rendezvous_base: int = 29_500) -> dict[str, Assig
 
 def _assignment(view: JobView, pod: PodView, peers: tuple[Peer, ...], rendezvous_base: int) -> Assignment:
     role = view.current_role(pod)
-    active = not (view.spec.suspend or view.condition(ConditionType.SUCCEEDED) or view.condition(ConditionType.FAILED))
+    active = not (view.spec.suspend or has_ended(view.status))
     common = Assignment(
         role=role,
         epoch=view.status.epoch,

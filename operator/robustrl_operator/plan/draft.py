@@ -9,7 +9,7 @@ from typing import Any
 
 from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import RLJobSpec
-from robustrl_api.status import ConditionType, RLJobStatus
+from robustrl_api.status import RLJobStatus, has_ended
 from robustrl_operator.analyze.verdict import HEALTHY, Health, Verdict, Verdicts
 from robustrl_operator.view import JobView, PodView
 
@@ -94,10 +94,7 @@ class Draft:
 
     @property
     def ended(self) -> bool:
-        return any(
-            c.type in (ConditionType.SUCCEEDED, ConditionType.FAILED) and c.status == "True"
-            for c in self.status.conditions
-        )
+        return has_ended(self.status)
 
     def set(self, **changes: Any) -> Draft:
         return replace(self, status=self.status.model_copy(update=changes))

@@ -1,0 +1,17 @@
+"""Subcommands of `robustrl`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from robustrl_operator.cli import run
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="robustrl", description="Reinforcement-learning jobs that survive.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run.add_parser(commands)
+    arguments = parser.parse_args(argv)
+    sys.exit(arguments.handle(arguments))

@@ -1,0 +1,76 @@
+"""`robustrl run rljob.yaml`: the job as processes on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from robustrl_api.status import ConditionType, holds
+from robustrl_operator.cli.manifest import BadManifest, read_job
+from robustrl_operator.local.faults import Fault, FaultKind
+from robustrl_operator.local.run import LocalRun
+from robustrl_operator.report import live, summary
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the subcommand."""
+    parser = commands.add_parser("run", help="run an RLJob as processes on this machine", description=__doc__)
+    parser.add_argument("manifest", type=Path, help="file with the RLJob")
+    parser.add_argument(
+        "--fault", action="append", default=[], type=_fault, metavar="KIND@STEP",
+        help=f"strike once STEP steps are committed; repeatable; kinds: {', '.join(FaultKind)}",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, help="folder for ledger, checkpoints, logs and report")
+    parser.add_argument("--steps", type=int, help="instead of spec.steps")
+    parser.set_defaults(handle=handle)
+
+
+def _fault(text: str) -> Fault:
+    try:
+        return Fault.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Run the job; exit status 0 when it succeeded."""
+    try:
+        job = read_job(arguments.manifest)
+    except BadManifest as error:
+        print(f"robustrl: {error}", file=sys.stderr)
+        return 2
+    if arguments.steps is not None:
+        job = job.model_copy(update={"spec": job.spec.model_copy(update={"steps": arguments.steps})})
+    out = arguments.out or Path("out") / f"{job.metadata.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    out = out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=out / "operator.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    # The example's modules and its script are found as they would be in the image's working directory.
+    os.chdir(arguments.manifest.resolve().parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")]))
+    return asyncio.run(_run(LocalRun(job, out, arguments.fault)))
+
+
+async def _run(run: LocalRun) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    # Ctrl-C and SIGTERM end the job's processes and give its memory back, as its end would.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        async with run.started():
+            await live.follow(run.timeline, run.job, run.until_ended())
+    except asyncio.CancelledError:
+        print("stopped; ledger and checkpoints are kept", file=sys.stderr)
+        return 130
+    summary.conclude(run.timeline, run.job, run.status, run.folder)
+    return 0 if holds(run.status, ConditionType.SUCCEEDED) else 1

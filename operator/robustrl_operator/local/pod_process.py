@@ -1,0 +1,144 @@
+"""A pod played by processes: an agent on a loopback address of its own, restarted in place when it exits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from robustrl.supervisor.process import die_with_parent
+from robustrl_api.names import Role
+from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig
+from robustrl_operator.view import PodView
+
+GRACE_SECONDS = 3.0
+RESTART_SECONDS = 0.2
+
+
+@dataclass
+class PodProcess:
+    """One pod of the local body. Its node is its own: killing the node kills nothing else."""
+
+    name: str
+    role: Role
+    address: str
+    config: PodConfig
+    folder: Path
+    log: Path
+    on_change: Callable[[], None]
+    attempt: int = 0
+    uid: str = field(default_factory=lambda: uuid.uuid4().hex)
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    label: Role = Role.ROLLOUT
+    epoch: int = -1
+    deleting: bool = False
+    node_alive: bool = True
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    agent: asyncio.subprocess.Process | None = None
+
+    def view(self) -> PodView:
+        return PodView(
+            name=self.name,
+            uid=self.uid,
+            origin=self.role,
+            role=self.label,
+            created=self.created,
+            epoch=self.epoch,
+            attempt=self.attempt,
+            node=f"node-of-{self.name}",
+            address=self.address,
+            phase="Running",
+            deleting=self.deleting,
+        )
+
+    async def live(self) -> None:
+        """Run the agent, again and again, until the pod is deleted or its node dies: restartPolicy Always."""
+        while not self.deleting and self.node_alive:
+            self.agent = await self._start()
+            self.on_change()
+            await self.agent.wait()
+            if not self.deleting and self.node_alive:
+                await asyncio.sleep(RESTART_SECONDS)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        token_file = self.folder / "token"
+        token_file.touch(mode=0o600)
+        token_file.write_text(self.token)
+        config = self.config.model_copy(update={"token_file": str(token_file)})
+        env = {
+            **os.environ,
+            POD_CONFIG_ENV: config.model_dump_json(),
+            "ROBUSTRL_POD_NAME": self.name,
+            "ROBUSTRL_POD_IP": self.address,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        }
+        with self.log.open("ab") as output:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "robustrl.supervisor.cli", "run",
+                env=env, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True, preexec_fn=die_with_parent,
+            )  # fmt: skip
+
+    async def delete(self, *, force: bool) -> None:
+        """SIGTERM, and SIGKILL after the grace period; with `force` SIGKILL at once. Memory goes with the pod."""
+        self.deleting = True
+        if self.agent is not None and self.agent.returncode is None:
+            self._signal(signal.SIGKILL if force else signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self.agent.wait(), GRACE_SECONDS)
+            except TimeoutError:
+                self._signal(signal.SIGKILL)
+                await self.agent.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def kill_agent(self) -> None:
+        """The agent dies; the pod's container is started again in place, its memory kept."""
+        self._signal(signal.SIGKILL)
+
+    def kill_node(self) -> None:
+        """Power loss: everything ends, nobody says goodbye, nothing comes back."""
+        self.node_alive = False
+        self._signal(signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.agent is not None and self.agent.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.agent.send_signal(number)
+
+    def descendants(self) -> list[tuple[int, str]]:
+        """(pid, command line) of every process below the agent."""
+        if self.agent is None:
+            return []
+        return _descendants(self.agent.pid)
+
+
+def _descendants(root: int) -> list[tuple[int, str]]:
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                stat = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                parents[int(entry.name)] = int(stat[1])
+    below, frontier = [], {root}
+    while frontier:
+        frontier = {pid for pid, parent in parents.items() if parent in frontier}
+        below += sorted(frontier)
+    return [(pid, _command_line(pid)) for pid in below]
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""

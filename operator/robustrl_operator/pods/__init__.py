@@ -1,0 +1,1 @@
+"""From a job's spec to its pods: pure functions of plain data."""

@@ -1,0 +1,1 @@
+"""What a run looked like: samples over time, a table, a picture."""
