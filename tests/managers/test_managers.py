@@ -67,6 +67,21 @@ async def test_sync_mode_generates_for_one_step_only(start_job):
     assert len(job.fake("a").seen) == 12
 
 
+async def test_sync_mode_waits_for_the_new_weights(start_job):
+    job = await start_job(mode="Sync")
+    await job.announce("0.0")
+    job.engine("a")
+    batch = await job.batch(0, 0)
+    await job.managers.commit(0, 0, batch.batch, {}, {})
+    assert await job.batch(0, 1, wait=0.3) is None
+    assert len(job.fake("a").seen) == 12
+    await job.announce("0.1")
+    assert not job.engine("a", "0.0")
+    assert job.engine("a", "0.1")
+    second = await job.batch(0, 1)
+    assert all(row["versions"] == ["0.1", "0.1"] for row in second.trajectories)
+
+
 async def test_an_engine_that_breaks_is_quarantined_and_its_turns_are_done_elsewhere(start_job):
     job = await start_job()
     await job.announce("0.0")

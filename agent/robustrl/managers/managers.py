@@ -40,7 +40,7 @@ class Managers:
         self.versions = Versions(self.ledger, self._on_version, clock)
         self.rollouts = RolloutManager(
             client,
-            max_staleness=config.max_staleness,
+            max_staleness=config.staleness,
             turn_timeout_seconds=config.turn_timeout_seconds,
             is_known=self.versions.is_known,
             clock=clock,
@@ -150,6 +150,7 @@ class Managers:
 
     def _on_version(self, version: Version) -> None:
         self.rollouts.set_current(version)
+        self.requests.published(version.step)
 
     def _give_up(self, reason: RolloutsFail) -> None:
         if not self._hopeless.done():

@@ -2,7 +2,8 @@
 
 Back-pressure: the group of prompt ``g`` may start only while ``g < (next step + staleness + 1) * prompts per step``
 (and while the job needs it), so nobody generates for a policy that will be too old. A failed group moves the bound
-by one: another prompt takes its place.
+by one: another prompt takes its place. Without staleness the next step's weights must be published too, or its
+groups would be drawn with the ones before.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class RequestManager:
         self._next_index = 0
         self._failed = 0
         self._failed_in_a_row = 0
+        self._published_step = 0
         self.next_step = 0
         self.error: str | None = None
 
@@ -66,6 +68,11 @@ class RequestManager:
         self._next_index, self._failed = counts.next_index, counts.failed
         self.next_step = await self._ledger.run(batches.next_step)
         self.error = await self._ledger.run(groups.last_error)
+
+    def published(self, step: int) -> None:
+        """Weights of this step can be drawn with now."""
+        self._published_step = step
+        self._room.fire()
 
     # -- for agent workers -----------------------------------------------------------------------------------
 
@@ -101,6 +108,8 @@ class RequestManager:
 
     def _may_start(self) -> bool:
         config = self._config
+        if config.staleness == 0 and self._published_step < self.next_step:
+            return False
         ahead = (self.next_step + config.staleness + 1) * config.prompts_per_step
         return self._next_index < min(ahead, config.steps * config.prompts_per_step) + self._failed
 
