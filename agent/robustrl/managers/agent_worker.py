@@ -22,7 +22,7 @@ from robustrl.managers import groups
 from robustrl.managers.config import ConfigError, ManagerConfig
 from robustrl.managers.engine_client import TurnRequest
 from robustrl.managers.episode import Episode
-from robustrl.managers.groups import SampleId, Trajectory
+from robustrl.managers.groups import SampleId, SavedTurn, Trajectory
 from robustrl.managers.ledger import Ledger
 from robustrl.managers.request_manager import RequestManager
 from robustrl.managers.rollout_manager import NoEngine, RolloutManager
@@ -103,9 +103,10 @@ class AgentWorkers:
 
     async def _finish(self, sample: SampleId) -> None:
         failures = 0
+        saved: list[SavedTurn] = await self._saved_turns(sample) if self._requests.is_resumed(sample) else []
         while True:
             try:
-                trajectory = await self._episode(sample)
+                trajectory = await self._episode(sample, saved)
             except sqlite3.Error:
                 raise  # the ledger's trouble, not the rollout's: the managers end and start again
             except NoEngine as error:
@@ -120,8 +121,12 @@ class AgentWorkers:
                 await self._requests.finish(trajectory)
                 return
             await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1.5))
+            saved = await self._saved_turns(sample)
 
-    async def _episode(self, sample: SampleId) -> Trajectory:
+    async def _saved_turns(self, sample: SampleId) -> list[SavedTurn]:
+        return await self._ledger.run(lambda db: groups.saved_turns(db, sample))
+
+    async def _episode(self, sample: SampleId, saved: list[SavedTurn]) -> Trajectory:
         prompt = self._functions.prompts(sample.prompt_index)
         seconds = self._config.episode_timeout_seconds
         deadline = self._clock() + seconds
@@ -129,7 +134,7 @@ class AgentWorkers:
             sample,
             _tokens(prompt),
             seed=self._config.seed,
-            saved=await self._ledger.run(lambda db: groups.saved_turns(db, sample)),
+            saved=saved,
             generate=lambda request: self._generate(request, deadline),
             save=lambda number, context, turn: self._ledger.run(
                 lambda db: groups.save_turn(db, sample, number, context, turn)

@@ -51,6 +51,7 @@ class RequestManager:
         self._config = config
         self._on_hopeless = on_hopeless
         self._queue: deque[SampleId] = deque()
+        self._resumed: frozenset[SampleId] = frozenset()
         self._starting = asyncio.Lock()
         self._room = Pulse()  # a sample may be waiting, or a group may start
         self._ready = Pulse()  # a group became ready
@@ -63,7 +64,9 @@ class RequestManager:
 
     async def load(self) -> None:
         """Take over what the ledger has: unfinished samples go first."""
-        self._queue.extend(await self._ledger.run(groups.unfinished))
+        unfinished = await self._ledger.run(groups.unfinished)
+        self._queue.extend(unfinished)
+        self._resumed = frozenset(unfinished)
         counts = await self._ledger.run(groups.counts)
         self._next_index, self._failed = counts.next_index, counts.failed
         self.next_step = await self._ledger.run(batches.next_step)
@@ -86,6 +89,10 @@ class RequestManager:
                 if self._queue:
                     return self._queue.popleft()
             await room.wait()
+
+    def is_resumed(self, sample: SampleId) -> bool:
+        """Whether an earlier life of the managers began the sample, and may have saved turns of it."""
+        return sample in self._resumed
 
     async def finish(self, trajectory: Trajectory) -> None:
         if await self._ledger.run(lambda db: groups.finish(db, trajectory)):
