@@ -1,8 +1,9 @@
+import time
 from pathlib import Path
 
 import pytest
 
-from robustrl_e2e.cluster import cli, state
+from robustrl_e2e.cluster import cli, state, trash
 from robustrl_e2e.cluster.layout import Cluster
 from robustrl_e2e.cluster.preflight import Need
 
@@ -37,6 +38,18 @@ def test_the_lock_of_one_cluster_does_not_hold_another_s() -> None:
         pass
     with state.locked("x"):
         pass
+
+
+def test_a_folder_in_the_trash_is_no_cluster_any_more() -> None:
+    state.save(Cluster("x", 3))
+    (state.folder("x") / "node1").mkdir()
+    trash.throw_away(state.folder("x"))
+    assert not state.folder("x").exists()
+    assert state.recorded() == ()
+    deadline = time.monotonic() + 10
+    while any(state.state_root().glob(f"{trash.PREFIX}*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_what_is_missing_is_found_by_name_or_path() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from . import (
     preflight,
     state,
     storage,
+    trash,
 )
 from .api import Api
 from .errors import ClusterError
@@ -86,8 +86,9 @@ def clean(name: str) -> None:
     network.remove_all(name)
     _unmount_below(state.folder(name))
     cgroups.remove(top)
+    state.forget(name)
     if state.folder(name).exists():
-        shutil.rmtree(state.folder(name))
+        trash.throw_away(state.folder(name))
 
 
 def remains(name: str) -> list[str]:

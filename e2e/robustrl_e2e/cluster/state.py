@@ -60,7 +60,12 @@ def require(name: str) -> Cluster:
 
 def recorded() -> tuple[str, ...]:
     """Names of all clusters that have a record on this machine."""
-    return tuple(sorted(path.parent.name for path in state_root().glob("*/cluster.json")))
+    return tuple(sorted(path.parent.name for path in state_root().glob("[!.]*/cluster.json")))
+
+
+def forget(name: str) -> None:
+    """Remove the record; the folder stays."""
+    _record(name).unlink(missing_ok=True)
 
 
 @contextmanager
