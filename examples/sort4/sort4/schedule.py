@@ -1,0 +1,11 @@
+"""The learning rate as a pure function of the step, so that a restored run goes on exactly as it would have."""
+
+from __future__ import annotations
+
+PEAK = 1e-3
+_FLOOR = 0.05
+
+
+def learning_rate(step: int, steps: int, peak: float = PEAK) -> float:
+    """Constant over the first half, then linearly down to a twentieth: what is nearly right settles."""
+    return peak * min(1.0, max(_FLOOR, 2 * (1 - step / steps)))
