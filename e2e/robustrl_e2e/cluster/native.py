@@ -43,6 +43,8 @@ def up(name: str, nodes: int) -> Cluster:
         if cluster is not None and machine.alive(cluster.control_plane):
             return _mend(cluster, nodes)
         binaries.ensure(binaries.PAUSE, binaries.KUBERNETES, binaries.COREDNS)
+        if found := remains(name):
+            say(f"removing what an interrupted run left of cluster {name}: {', '.join(found)}")
         clean(name)
         return _start(name, nodes)
 
@@ -78,8 +80,6 @@ def revive(cluster: Cluster, workers: Iterable[Machine], timeout: float = 90.0) 
 def clean(name: str) -> None:
     """Remove processes, namespaces, links, cgroups and the folder of that cluster, in whatever state they are."""
     top = layout.cluster_cgroup(name)
-    if found := remains(name):
-        say(f"removing what there is of cluster {name}: {', '.join(found)}")
     for part in _known_machines(name):
         machine.kill(part)
     machine.kill_cgroup(top)
