@@ -69,6 +69,17 @@ async def test_a_seed_decides_the_answer_whatever_else_runs(engine):
     assert len({tuple(answer["output_ids"]) for answer in crowd}) > 10
 
 
+async def test_deterministic_inference_repeats_every_bit_whatever_else_runs(engine):
+    engine.scheduler.deterministic = True
+
+    async def one(n: int):
+        return await engine.generate([4] * (1 + n % 5), params={"sampling_seed": n}, return_logprob=True)
+
+    alone = (await one(3))["meta_info"]["output_token_logprobs"]
+    crowd = await asyncio.gather(*(one(n) for n in range(20)))
+    assert crowd[3]["meta_info"]["output_token_logprobs"] == alone
+
+
 async def test_greedy_takes_the_likeliest_and_top_k_1_agrees(engine):
     greedy = await engine.generate([3, 1], params={"temperature": 0})
     narrow = await engine.generate([3, 1], params={"top_k": 1, "sampling_seed": 99})

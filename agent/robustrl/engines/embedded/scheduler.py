@@ -59,7 +59,7 @@ class Scheduler:
         self.max_length: int | None = getattr(model, "max_length", None)
         self.forward_sleep_seconds = 0.0
         self.max_running = max_running
-        self._deterministic = deterministic
+        self.deterministic = deterministic
         self._on_death = on_death
         self._clock = clock
         self._running: list[Sequence] = []
@@ -202,7 +202,7 @@ class Scheduler:
                 self._finish(sequence, reason)
 
     def _next_tokens(self, batch: list[Sequence]) -> list[tuple[int, float]]:
-        if not self._deterministic:
+        if not self.deterministic:
             return sampler.draw(self._last_logits(batch), batch)
         return [sampler.draw(self._last_logits([sequence]), [sequence])[0] for sequence in batch]
 
