@@ -1,13 +1,14 @@
 """Settings of the whole box that a cluster changes, saved before the first cluster and put back after the last.
 
 A kubelet writes the vm.* and kernel.* ones itself when it starts; a dozen kubelets and containerds need more inotify
-instances than the usual 128; `ip netns` leaves a mount on /run/netns.
+instances than the usual 128; `ip netns` leaves a mount on /run/netns; volumes need a folder to be mounted on.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from . import mounts, state, storage
 from .process import run
@@ -29,7 +30,7 @@ def prepare() -> None:
     """Save the settings unless another cluster did, then make room for many kubelets."""
     with state.locked("_kernel"):
         if not _saved().exists():
-            _saved().write_text(json.dumps({"settings": _read(), "netns": NETNS_FOLDER.exists()}))
+            _saved().write_text(json.dumps(_before()))
         instances = _path("fs/inotify/max_user_instances")
         if int(instances.read_text()) < MIN_INOTIFY_INSTANCES:
             instances.write_text(str(MIN_INOTIFY_INSTANCES))
@@ -46,7 +47,9 @@ def restore() -> None:
                 _path(name).write_text(value)
         if not before["netns"]:
             _remove_netns_folder()
-        storage.forget()
+        # Removing a folder takes away what any other namespace has mounted on it.
+        if not before["volumes"]:
+            storage.forget()
         _saved().unlink()
 
 
@@ -60,6 +63,10 @@ def _remove_netns_folder() -> None:
         for _ in range(mounts.points().count(str(NETNS_FOLDER))):  # two `ip netns add` at once both mount it
             run("umount", NETNS_FOLDER)
         NETNS_FOLDER.rmdir()
+
+
+def _before() -> dict[str, Any]:
+    return {"settings": _read(), "netns": NETNS_FOLDER.exists(), "volumes": storage.MOUNT_POINT.exists()}
 
 
 def _read() -> dict[str, str]:

@@ -91,10 +91,10 @@ def render_boot(machine: Machine, folder: Path, daemons: Iterable[Daemon], binar
         f"hostname {machine.name}",
         "mount --make-rshared /",
         f"mount --bind {shlex.quote(str(binaries))} {var}/robustrl/bin",
-        f"mount --rbind {var} /var",
+        f"mount --bind {shlex.quote(str(storage.folder(machine.cluster)))} {storage.MOUNT_POINT}",
+        f"mount --rbind {var} /var",  # from here on paths below the host's /var mean the machine's own
         "mount -t tmpfs -o mode=0755,nosuid,nodev machine-run /run",
         "mkdir -p /run/netns /run/lock",
-        f"mount --bind {shlex.quote(str(storage.folder(machine.cluster)))} {storage.MOUNT_POINT}",
         "echo 1 > /proc/sys/net/ipv4/ip_forward",
         "cd /",
         'keep() { name=$1; shift; while :; do "$@" >>"/var/log/$name.log" 2>&1 || :; sleep 1; done; }',
