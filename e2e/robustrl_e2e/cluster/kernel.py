@@ -48,7 +48,7 @@ def restore() -> None:
         if not before["netns"]:
             _remove_netns_folder()
         # Removing a folder takes away what any other namespace has mounted on it.
-        if not before["volumes"]:
+        if not before.get("volumes", True):  # absent in a record of an older version
             storage.forget()
         _saved().unlink()
 
