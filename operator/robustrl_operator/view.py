@@ -95,6 +95,11 @@ class JobView:
         """An agent silent for longer is probed, then given up."""
         return self.heartbeat * self.spec.detection.lost_after_missed
 
+    def node_lost(self, name: str) -> bool:
+        """Whether the source of truth says that a node is gone or not ready."""
+        node = self.nodes.get(name)
+        return node is not None and not (node.ready and node.exists)
+
     def report(self, uid: str) -> AgentReport | None:
         heard = self.reports.get(uid)
         return heard.report if heard else None

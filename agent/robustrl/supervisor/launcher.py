@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from robustrl.supervisor.process import Supervised, start_cold
-from robustrl.supervisor.warm import WarmWorkerClient, WarmWorkerGone, python_arguments
+from robustrl.supervisor.warm import EVERYTHING, WarmWorkerClient, WarmWorkerGone, python_arguments
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 
@@ -47,7 +47,7 @@ class Launcher:
         arguments = python_arguments(command)
         if self._warm is not None and arguments is not None:
             try:
-                return await self._warm.fork(arguments, full)
+                return await self._warm.fork(arguments, full, _needed(arguments))
             except (WarmWorkerGone, TimeoutError):
                 log.warning("the warm worker is gone; starting %s cold and a new warm worker beside it", command[0])
                 await self._replace()
@@ -61,3 +61,8 @@ class Launcher:
     async def close(self) -> None:
         if self._warm is not None:
             await self._warm.close()
+
+
+def _needed(arguments: Sequence[str]) -> str:
+    """A module run by name needs only itself loaded (and it imports what it needs); a script needs everything."""
+    return arguments[1] if arguments[0] == "-m" else EVERYTHING

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 PEER_LOST_STATUS = 75
 """A worker's exit status when it gave up because another rank was gone (sysexits.h: EX_TEMPFAIL)."""
@@ -20,7 +21,7 @@ LAST_LINES = 30
 _PR_SET_PDEATHSIG = 1
 
 
-_prctl = ctypes.CDLL(None).prctl
+_prctl: Any = ctypes.CDLL(None).prctl
 
 
 def die_with_parent() -> None:
@@ -40,9 +41,9 @@ class Supervised:
 
     def kill(self) -> None:
         """End it now, with everything it started."""
-        for target in (lambda: os.killpg(self.pid, signal.SIGKILL), lambda: os.kill(self.pid, signal.SIGKILL)):
+        for end in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                target()
+                end(self.pid, signal.SIGKILL)
 
     async def wait(self) -> int:
         """Its exit status, once its last words are in."""

@@ -12,15 +12,16 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from robustrl.supervisor.process import Supervised, die_with_parent, listen_to
 from robustrl.warm_worker import MAX_MESSAGE_BYTES
 
 log = logging.getLogger(__name__)
 
-READY_SECONDS = 120.0
-FORK_SECONDS = 10.0
+FORK_SECONDS = 180.0
+"""Loading everything for the first time, on a busy machine, takes most of this; a fork takes milliseconds."""
+EVERYTHING = "everything"
+"""In the place of a module's name: fork when all that the warm worker loads is loaded."""
 SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """A process with threads cannot be forked safely."""
 
@@ -48,7 +49,6 @@ class WarmWorkerClient:
         self._modules = list(modules)
         self._script = script
         self._ids = itertools.count()
-        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._forks: dict[int, asyncio.Future[int]] = {}
         self._ends: dict[int, asyncio.Future[int]] = {}
         self._channel: socket.socket | None = None
@@ -56,7 +56,7 @@ class WarmWorkerClient:
         self._listener: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to load; `fork` waits until it is done."""
+        """Begin to load; `fork` waits until enough is loaded."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         script = ["--script", self._script] if self._script else []
@@ -68,8 +68,8 @@ class WarmWorkerClient:
         self._channel = ours
         self._listener = asyncio.create_task(self._listen(ours), name="warm-worker")
 
-    async def fork(self, arguments: Sequence[str], env: Mapping[str, str]) -> Supervised:
-        """Start `python ARGUMENTS` as a fork.
+    async def fork(self, arguments: Sequence[str], env: Mapping[str, str], after: str = EVERYTHING) -> Supervised:
+        """Start `python ARGUMENTS` as a fork, once the module `after` is loaded.
 
         Raises:
             WarmWorkerGone: there is no warm worker to fork.
@@ -77,13 +77,11 @@ class WarmWorkerClient:
         channel = self._channel
         if channel is None:
             raise WarmWorkerGone
-        async with asyncio.timeout(READY_SECONDS):
-            await asyncio.shield(self._ready)
         number = next(self._ids)
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._forks[number] = started
         read_end, write_end = os.pipe()
-        request = json.dumps({"id": number, "argv": list(arguments), "env": dict(env)}).encode()
+        request = json.dumps({"id": number, "argv": list(arguments), "env": dict(env), "after": after}).encode()
         try:
             socket.send_fds(channel, [request], [write_end])
             async with asyncio.timeout(FORK_SECONDS):
@@ -108,9 +106,7 @@ class WarmWorkerClient:
             self._lost()
 
     def _hear(self, message: dict[str, int]) -> None:
-        if "ready" in message:
-            self._ready.set_result(None)
-        elif "id" in message:
+        if "id" in message:
             # Registered before the caller runs again, so that an end that follows at once is not missed.
             self._ends[message["pid"]] = asyncio.get_running_loop().create_future()
             self._forks.pop(message["id"]).set_result(message["pid"])
@@ -119,8 +115,7 @@ class WarmWorkerClient:
 
     def _lost(self) -> None:
         self._channel = None
-        waiting: list[asyncio.Future[Any]] = [self._ready, *self._forks.values()]
-        for future in waiting:
+        for future in self._forks.values():
             if not future.done():
                 future.set_exception(WarmWorkerGone())
                 future.exception()

@@ -15,7 +15,9 @@ BAD_CONFIGURATION = frozenset({"CreateContainerConfigError", "CreateContainerErr
 def judge(view: JobView, pod: PodView) -> Verdict | None:
     """A verdict from the pod's own status, or None where that says nothing bad."""
     if pod.deleting:
-        return Verdict(Health.FAILED, Cause.POD_DELETED, f"pod {pod.name} is being deleted", Scope.POD)
+        # On a lost node nobody is left to finish the deletion.
+        scope = Scope.NODE if view.node_lost(pod.node) else Scope.POD
+        return Verdict(Health.FAILED, Cause.POD_DELETED, f"pod {pod.name} is being deleted", scope)
     if pod.phase == "Failed":
         return Verdict(Health.FAILED, _cause(pod.reason), _evidence(pod), Scope.POD)
     if pod.waiting in BAD_IMAGE:

@@ -34,8 +34,7 @@ def _ever_reported(view: JobView, pod: PodView) -> bool:
 
 
 def _judge_unheard(view: JobView, pod: PodView) -> Verdict:
-    node = view.nodes.get(pod.node)
-    if pod.node and node is not None and not (node.ready and node.exists):
+    if view.node_lost(pod.node):
         text = f"node {pod.node} is lost and {pod.name} never reported from it"
         return Verdict(Health.FAILED, Cause.NODE_LOST, text, Scope.NODE)
     waited = view.now - max(pod.created, view.watching_since)
@@ -59,7 +58,6 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
     if probe.answered:
         # It lives but does not reach us. It is asked again; only a dead or fenced pod is replaced.
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text + " but answers a probe", probe=True)
-    node = view.nodes.get(pod.node)
-    if node is not None and not (node.ready and node.exists):
+    if view.node_lost(pod.node):
         return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE)
     return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text + " and answers no probe", Scope.NODE)

@@ -59,6 +59,11 @@ class Verdict:
         """Whether nothing in this pod will ever act again."""
         return self.failed and self.scope in (Scope.POD, Scope.NODE)
 
+    @property
+    def node_lost(self) -> bool:
+        """Whether the pod's node will not even finish its deletion."""
+        return self.failed and self.scope is Scope.NODE
+
 
 HEALTHY = Verdict(Health.HEALTHY)
 

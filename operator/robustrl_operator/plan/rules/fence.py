@@ -17,7 +17,7 @@ def apply(draft: Draft) -> Draft:
         lost = draft.verdict(pod.uid).pod_lost
         if role is not Role.FENCED and not (lost and role in (Role.TRAINER, Role.SERVICE)):
             continue
-        if pod.role is not Role.FENCED:
+        if pod.role is not Role.FENCED and not pod.deleting:
             draft = draft.act(Relabel(pod.name, pod.uid, Role.FENCED, pod.epoch))
-        draft = draft.delete(pod, force=True)
+        draft = draft.delete(pod, force=draft.verdict(pod.uid).node_lost)
     return draft

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustrl_api.names import EventReason, Role
+from robustrl_api.names import Role
 from robustrl_operator.analyze.verdict import Cause
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.incarnation import note_incident
@@ -15,8 +15,7 @@ def apply(draft: Draft) -> Draft:
         verdict = draft.verdict(pod.uid)
         if verdict.pod_lost:
             draft = note_incident(draft, "manager", pod.name, verdict, "replace the pod (rule 5)", recovered=True)
-            draft = draft.tell(EventReason.MANAGER_REPLACED, f"{pod.name}: {verdict.cause}")
-            draft = draft.delete(pod, force=True)
+            draft = draft.delete(pod, force=verdict.node_lost)
         elif verdict.cause is Cause.MANAGER_EXITED:
             decision = "its agent restarts it in place (rule 5)"
             draft = note_incident(draft, "manager", pod.name, verdict, decision, recovered=True)

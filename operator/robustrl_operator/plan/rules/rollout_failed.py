@@ -7,7 +7,7 @@ exits is restarted in place by its agent; here it is only put on record.
 
 from __future__ import annotations
 
-from robustrl_api.names import EventReason, Role
+from robustrl_api.names import Role
 from robustrl_operator.analyze.verdict import Cause
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.incarnation import note_incident
@@ -20,8 +20,7 @@ def apply(draft: Draft) -> Draft:
         verdict = draft.verdict(pod.uid)
         if verdict.pod_lost:
             draft = note_incident(draft, "rollout", pod.name, verdict, "replace the pod (rule 1)", recovered=True)
-            draft = draft.tell(EventReason.ROLLOUT_REPLACED, f"{pod.name}: {verdict.cause}")
-            draft = draft.delete(pod, force=True)
+            draft = draft.delete(pod, force=verdict.node_lost)
         elif verdict.cause is Cause.ENGINE_EXITED:
             decision = "its agent restarts it in place (rule 1)"
             draft = note_incident(draft, "rollout", pod.name, verdict, decision, recovered=True)

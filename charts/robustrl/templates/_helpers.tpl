@@ -1,0 +1,32 @@
+{{- define "robustrl.labels" -}}
+app.kubernetes.io/name: robustrl-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+{{- define "robustrl.selector" -}}
+app.kubernetes.io/name: robustrl-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+{{- define "robustrl.jobRules" -}}
+- apiGroups: [robustrl.dev]
+  resources: [rljobs]
+  verbs: [get, list, watch]
+- apiGroups: [robustrl.dev]
+  resources: [rljobs/status]
+  verbs: [get, patch, update]
+- apiGroups: [robustrl.dev]
+  # Needed to name an RLJob as a blocking owner of its pods.
+  resources: [rljobs/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+- apiGroups: [""]
+  # The control endpoint's CA, where job pods mount it from.
+  resources: [configmaps]
+  verbs: [get, create, patch]
+{{- end -}}

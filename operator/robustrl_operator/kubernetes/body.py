@@ -1,0 +1,173 @@
+"""The Kubernetes body: sees through informers, acts through the API server."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from lightkube import ApiError, AsyncClient
+from lightkube.models.core_v1 import EventSource, ObjectReference
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Event as CoreEvent
+from lightkube.resources.core_v1 import Pod
+from lightkube.types import PatchType
+
+from robustrl_api.job import RLJob
+from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_ROLE
+from robustrl_api.status import RLJobStatus
+from robustrl_operator.control.body import StatusConflict
+from robustrl_operator.control.hub import Clock
+from robustrl_operator.kubernetes import certificates
+from robustrl_operator.kubernetes.informer import Informer, newer
+from robustrl_operator.kubernetes.pod_factory import build_pod
+from robustrl_operator.kubernetes.pod_reader import read_node, read_pod
+from robustrl_operator.kubernetes.resources import FIELD_MANAGER, RLJobResource
+from robustrl_operator.plan import Action, CreatePod, DeletePod, Event, Relabel
+from robustrl_operator.view import NodeView, PodView
+
+log = logging.getLogger(__name__)
+
+MAX_MESSAGE = 1000
+Object = dict[str, Any]
+
+
+def key_of(obj: Object) -> str:
+    """The job that an RLJob or one of its pods belongs to: NAMESPACE/NAME."""
+    meta = obj["metadata"]
+    name = meta["name"] if obj.get("kind") == KIND else (meta.get("labels") or {}).get(LABEL_JOB, "")
+    return f"{meta['namespace']}/{name}"
+
+
+class KubernetesBody:
+    """All jobs of one cluster."""
+
+    rendezvous_base = 29_500
+
+    def __init__(self, client: AsyncClient, control_url: str, ca: str, clock: Clock) -> None:
+        self._client, self._control_url, self._ca, self._clock = client, control_url, ca, clock
+        self._jobs: dict[str, Object] = {}
+        self._namespaces_with_ca: set[str] = set()
+        self.pod_informer: Informer | None = None
+        self.node_informer: Informer | None = None
+
+    # What is seen.
+
+    def take_job(self, obj: Object) -> None:
+        """Note an RLJob, unless a newer state of it is known: our own writes come back late."""
+        key = key_of(obj)
+        if newer(obj, self._jobs.get(key)) or obj["metadata"]["uid"] != self._jobs[key]["metadata"]["uid"]:
+            self._jobs[key] = obj
+
+    def forget_job(self, key: str) -> None:
+        self._jobs.pop(key, None)
+
+    def job(self, key: str) -> RLJob | None:
+        obj = self._jobs.get(key)
+        if obj is None or obj["metadata"].get("deletionTimestamp"):
+            return None
+        fields = {name: obj[name] for name in ("apiVersion", "kind", "metadata", "spec") if name in obj}
+        return RLJob.model_validate({**fields, "status": obj.get("status") or {}})
+
+    def pods(self, key: str) -> tuple[PodView, ...]:
+        assert self.pod_informer is not None
+        found = [read_pod(pod) for pod in self.pod_informer.objects.values() if key_of(pod) == key]
+        return tuple(sorted(found, key=lambda pod: pod.name))
+
+    def nodes(self) -> dict[str, NodeView]:
+        assert self.node_informer is not None
+        found = (read_node(node) for node in self.node_informer.objects.values())
+        # A node object that is gone takes its pods with it; a name not in here is simply not known to be bad.
+        return {node.name: node for node in found}
+
+    # What is done.
+
+    async def write_status(self, job: RLJob, status: RLJobStatus) -> None:
+        meta = job.metadata
+        version = self._jobs[f"{meta.namespace}/{meta.name}"]["metadata"]["resourceVersion"]
+        patch = {
+            "metadata": {"resourceVersion": version},
+            "status": status.model_dump(mode="json", by_alias=True),
+        }
+        try:
+            stored = await self._client.patch(
+                RLJobResource.Status, meta.name, patch, namespace=meta.namespace, patch_type=PatchType.MERGE
+            )
+        except ApiError as error:
+            if error.status.code in (404, 409):
+                raise StatusConflict(str(error)) from error
+            raise
+        self.take_job(_as_object(stored))
+
+    async def carry_out(self, job: RLJob, action: Action) -> None:
+        try:
+            if isinstance(action, CreatePod):
+                await self._create(job, action)
+            elif isinstance(action, DeletePod):
+                await self._delete(job, action)
+            elif isinstance(action, Relabel):
+                await self._relabel(job, action)
+        except ApiError as error:
+            # 404: it is gone already. 409: it is there already, or has changed and will be looked at again.
+            if error.status.code not in (404, 409):
+                raise
+
+    async def _create(self, job: RLJob, action: CreatePod) -> None:
+        await self._ensure_ca(job.metadata.namespace)
+        manifest = build_pod(job, action, self._control_url)
+        created = await self._client.create(_as_pod(manifest))
+        self._see(_as_object(created))
+
+    async def _ensure_ca(self, namespace: str) -> None:
+        if namespace not in self._namespaces_with_ca:
+            await certificates.hand_out(self._client, namespace, self._ca)
+            self._namespaces_with_ca.add(namespace)
+
+    async def _delete(self, job: RLJob, action: DeletePod) -> None:
+        grace = 0 if action.force else None
+        await self._client.delete(Pod, action.name, namespace=job.metadata.namespace, grace_period=grace)
+
+    async def _relabel(self, job: RLJob, action: Relabel) -> None:
+        labels = {LABEL_ROLE: action.role.value, LABEL_EPOCH: str(action.epoch) if action.epoch >= 0 else "none"}
+        patch = {"metadata": {"uid": action.uid, "labels": labels}}
+        changed = await self._client.patch(
+            Pod, action.name, patch, namespace=job.metadata.namespace, patch_type=PatchType.MERGE
+        )
+        self._see(_as_object(changed))
+
+    def _see(self, pod: Object) -> None:
+        """What we wrote is known at once: the next plan must not write it again."""
+        assert self.pod_informer is not None
+        self.pod_informer.take(pod)
+
+    async def publish(self, job: RLJob, event: Event) -> None:
+        log.info("%s/%s %s: %s", job.metadata.namespace, job.metadata.name, event.reason, event.message)
+        now = self._clock()
+        reference = ObjectReference(
+            apiVersion=API_VERSION, kind=KIND, name=job.metadata.name, namespace=job.metadata.namespace,
+            uid=job.metadata.uid,
+        )  # fmt: skip
+        core = CoreEvent(
+            metadata=ObjectMeta(generateName=f"{job.metadata.name}.", namespace=job.metadata.namespace),
+            involvedObject=reference,
+            reason=event.reason.value,
+            message=event.message[:MAX_MESSAGE],
+            type="Warning" if event.warning else "Normal",
+            source=EventSource(component=FIELD_MANAGER),
+            firstTimestamp=now,
+            lastTimestamp=now,
+            count=1,
+        )
+        try:
+            await self._client.create(core)
+        except ApiError as error:
+            log.warning("event %s could not be published: %s", event.reason, error)
+
+
+def _as_pod(manifest: Object) -> Pod:
+    pod = Pod.from_dict(manifest)
+    assert isinstance(pod, Pod)
+    return pod
+
+
+def _as_object(resource: Any) -> Object:
+    return dict(resource.to_dict())

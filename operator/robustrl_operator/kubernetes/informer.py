@@ -1,0 +1,117 @@
+"""A cache of one kind of object, kept by list and watch, with a label selector.
+
+The watch is renewed every half minute by a fresh list, so that a watch that went silent hides nothing for longer;
+`age_seconds` tells liveness when even the lists stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from lightkube import AsyncClient
+
+log = logging.getLogger(__name__)
+
+RENEW_SECONDS = 30.0
+LIST_SECONDS = 10.0
+MAX_RETRY_SECONDS = 10.0
+
+Object = dict[str, Any]
+
+
+class Informer:
+    """Objects by UID.
+
+    Args:
+        on_change: called with each object that came, changed or went.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        resource: Any,
+        on_change: Callable[[Object], None],
+        *,
+        namespace: str | None = None,
+        labels: dict[str, Any] | None = None,
+    ) -> None:
+        self._client, self._resource, self._on_change = client, resource, on_change
+        self._scope: dict[str, Any] = {"labels": labels}
+        if namespace is not None:
+            self._scope["namespace"] = namespace
+        self.objects: dict[str, Object] = {}
+        self._last_contact = asyncio.get_running_loop().time()
+        self.synced = asyncio.Event()
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since the API server was last heard."""
+        return asyncio.get_running_loop().time() - self._last_contact
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        failures = 0
+        while True:
+            try:
+                version = await self._list()
+                failures = 0
+                await self._watch(version)
+            except Exception as error:
+                failures += 1
+                delay = min(MAX_RETRY_SECONDS, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0)
+                log.warning("%s: %s; again in %.1f s", self._resource.__name__, error or type(error).__name__, delay)
+                await asyncio.sleep(delay)
+
+    async def _list(self) -> str:
+        async with asyncio.timeout(LIST_SECONDS):
+            listing = self._client.list(self._resource, **self._scope)
+            found = {obj.metadata.uid: obj.to_dict() async for obj in listing}
+            version = str(listing.resourceVersion)
+        self._heard()
+        before = self.objects
+        self.objects = found
+        for uid in before.keys() | found.keys():
+            if before.get(uid) != found.get(uid):
+                self._on_change(found.get(uid) or before[uid])
+        self.synced.set()
+        return version
+
+    async def _watch(self, version: str) -> None:
+        """Follow changes until it is time for the next list."""
+        try:
+            async with asyncio.timeout(RENEW_SECONDS):
+                async for change, item in self._client.watch(
+                    self._resource, resource_version=version, server_timeout=int(RENEW_SECONDS), **self._scope
+                ):
+                    self._heard()
+                    self.take(item.to_dict(), gone=change == "DELETED")
+        except TimeoutError:
+            return
+
+    def _heard(self) -> None:
+        self._last_contact = asyncio.get_running_loop().time()
+
+    def take(self, obj: Object, *, gone: bool = False) -> None:
+        """Note a change that was seen, or made by us: what we wrote must be seen by the next plan."""
+        uid = obj["metadata"]["uid"]
+        if gone:
+            self.objects.pop(uid, None)
+        elif newer(obj, self.objects.get(uid)):
+            self.objects[uid] = obj
+        else:
+            return
+        self._on_change(obj)
+
+
+def newer(obj: Object, than: Object | None) -> bool:
+    """Whether an object is not older than the one that is known."""
+    return than is None or _version(obj) >= _version(than)
+
+
+def _version(obj: Object) -> int:
+    text = str(obj["metadata"].get("resourceVersion") or "0")
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,99 @@
+"""One reconciler a job: started when the job is first seen, ended when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from robustrl_operator.control.hub import Clock, ControlHub, PodIdentity
+from robustrl_operator.control.prober import Prober
+from robustrl_operator.control.reconciler import Reconciler
+from robustrl_operator.kubernetes.body import KubernetesBody, key_of
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+
+
+class Jobs:
+    """Owns the reconcilers and wakes them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.hub = ControlHub(clock, self._wake_for)
+        self.prober = Prober(clock, self.wake_all)
+        self._body: KubernetesBody | None = None
+        self._running: dict[str, tuple[Reconciler, asyncio.Task[None]]] = {}
+
+    def attach(self, body: KubernetesBody) -> None:
+        self._body = body
+
+    def seen(self, obj: Object) -> None:
+        """An RLJob came or changed."""
+        assert self._body is not None
+        self._body.take_job(obj)
+        key = key_of(obj)
+        if key not in self._running:
+            reconciler = Reconciler(key, self._body, self.hub, self.prober, self._clock)
+            task = asyncio.create_task(reconciler.run(), name=f"reconcile-{key}")
+            task.add_done_callback(lambda done: self._ended(key, done))
+            self._running[key] = (reconciler, task)
+        self.wake(key)
+
+    def gone(self, obj: Object) -> None:
+        """An RLJob was deleted; its pods follow by their owner references."""
+        assert self._body is not None
+        self._body.forget_job(key_of(obj))
+        self.wake(key_of(obj))
+
+    def _ended(self, key: str, task: asyncio.Task[None]) -> None:
+        self._running.pop(key, None)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("%s: the reconcile loop died", key, exc_info=task.exception())
+
+    def wake(self, key: str) -> None:
+        if key in self._running:
+            self._running[key][0].wake()
+
+    def wake_all(self) -> None:
+        for reconciler, _ in self._running.values():
+            reconciler.wake()
+
+    def _wake_for(self, identity: PodIdentity) -> None:
+        """A pod said something new. Its job is found by its pod, which the informer knows."""
+        assert self._body is not None
+        assert self._body.pod_informer is not None
+        pod = self._body.pod_informer.objects.get(identity.uid)
+        if pod is not None:
+            self.wake(key_of(pod))
+
+    @property
+    def reconcilers(self) -> Iterator[Reconciler]:
+        return (reconciler for reconciler, _ in self._running.values())
+
+    def overview(self) -> list[dict[str, object]]:
+        """Every job with what its agents said last, for people and dashboards."""
+        return [self._describe(reconciler.key) for reconciler in self.reconcilers]
+
+    def _describe(self, key: str) -> dict[str, object]:
+        assert self._body is not None
+        job = self._body.job(key)
+        pods = []
+        for pod in self._body.pods(key):
+            heard = self.hub.heard(pod.uid)
+            report = heard.report.model_dump(mode="json", by_alias=True) if heard else None
+            pods.append({"name": pod.name, "uid": pod.uid, "role": pod.role, "node": pod.node, "phase": pod.phase,
+                         "deleting": pod.deleting, "address": pod.address, "report": report})  # fmt: skip
+        status = job.status.model_dump(mode="json", by_alias=True) if job else None
+        return {"key": key, "status": status, "pods": pods}
+
+    async def close(self) -> None:
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await self.prober.close()

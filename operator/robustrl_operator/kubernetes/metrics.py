@@ -1,0 +1,73 @@
+"""Prometheus metrics, computed when they are scraped: no series outlives its job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from robustrl_api.job import RLJob
+from robustrl_operator.kubernetes.body import KubernetesBody
+from robustrl_operator.kubernetes.jobs import Jobs
+from robustrl_operator.view import moment
+
+BUCKETS = (0.5, 1, 2, 3, 6, 10, 30, 60, 120, 300, 600)
+LABELS = ("namespace", "job")
+
+
+class OperatorCollector(Collector):
+    """Reads the jobs' state at each scrape."""
+
+    def __init__(self, jobs: Jobs, body: KubernetesBody) -> None:
+        self._jobs, self._body = jobs, body
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._loop_metrics()
+        found = [job for job in (self._body.job(r.key) for r in self._jobs.reconcilers) if job is not None]
+        yield from _gauges(found)
+        yield _recoveries(found)
+
+    def _loop_metrics(self) -> Iterator[Metric]:
+        plans = CounterMetricFamily("robustrl_plans", "Plans made.", labels=("job",))
+        errors = CounterMetricFamily("robustrl_reconcile_errors", "Reconciles that failed.", labels=("job",))
+        seconds = GaugeMetricFamily("robustrl_plan_seconds", "How long the last plan took to make.", labels=("job",))
+        for reconciler in self._jobs.reconcilers:
+            plans.add_metric((reconciler.key,), reconciler.watch.plans)
+            errors.add_metric((reconciler.key,), reconciler.watch.errors)
+            seconds.add_metric((reconciler.key,), reconciler.watch.last_plan_seconds)
+        age = GaugeMetricFamily("robustrl_watch_age_seconds", "Seconds since the API server was heard.")
+        if self._body.pod_informer is not None:
+            age.add_metric((), self._body.pod_informer.age_seconds)
+        yield from (plans, errors, seconds, age)
+
+
+def _gauges(jobs: list[RLJob]) -> Iterator[Metric]:
+    step = GaugeMetricFamily("robustrl_step", "Optimizer steps committed.", labels=LABELS)
+    epoch = GaugeMetricFamily("robustrl_epoch", "Incarnations of the trainers.", labels=LABELS)
+    pods = GaugeMetricFamily("robustrl_role_pods", "Pods of a role by state.", labels=(*LABELS, "role", "state"))
+    restarts = CounterMetricFamily("robustrl_role_restarts", "Restarts in a role.", labels=(*LABELS, "role"))
+    for job in jobs:
+        labels = (job.metadata.namespace, job.metadata.name)
+        step.add_metric(labels, job.status.step)
+        epoch.add_metric(labels, job.status.epoch)
+        for role in job.status.roles:
+            restarts.add_metric((*labels, role.name), role.restarts)
+            for state in ("desired", "ready", "standby"):
+                pods.add_metric((*labels, role.name, state), getattr(role, state))
+    yield from (step, epoch, pods, restarts)
+
+
+def _recoveries(jobs: list[RLJob]) -> Metric:
+    """Seconds from a fault's detection to the next optimizer step, of the incidents that status still holds."""
+    family = HistogramMetricFamily("robustrl_recovery_seconds", "Fault found to next optimizer step.", labels=LABELS)
+    for job in jobs:
+        took = [
+            (moment(i.recovered_time) - moment(i.detected_time)).total_seconds()
+            for i in job.status.incidents
+            if i.recovered_time and i.role == "trainer"
+        ]
+        buckets = [(str(float(bound)), float(sum(t <= bound for t in took))) for bound in BUCKETS]
+        labels = (job.metadata.namespace, job.metadata.name)
+        family.add_metric(labels, [*buckets, ("+Inf", float(len(took)))], sum_value=sum(took))
+    return family

@@ -1,0 +1,80 @@
+"""From the API server's pods and nodes to the brain's view of them. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime
+from typing import Any
+
+from robustrl_api.names import LABEL_ATTEMPT, LABEL_EPOCH, LABEL_ORIGIN_ROLE, LABEL_ROLE, Role
+from robustrl_operator.view import NodeView, PodView
+
+Object = dict[str, Any]
+
+
+def read_pod(pod: Object) -> PodView:
+    """What matters of a pod."""
+    meta, spec, status = pod["metadata"], pod.get("spec", {}), pod.get("status", {})
+    labels = meta.get("labels") or {}
+    waiting, message = _waiting(status)
+    origin = Role(labels.get(LABEL_ORIGIN_ROLE, Role.SERVICE))
+    return PodView(
+        name=meta["name"],
+        uid=meta["uid"],
+        origin=origin,
+        role=Role(labels.get(LABEL_ROLE, origin)),
+        created=read_time(meta.get("creationTimestamp")),
+        epoch=_number(labels.get(LABEL_EPOCH), -1),
+        attempt=_number(labels.get(LABEL_ATTEMPT), 0),
+        node=spec.get("nodeName") or "",
+        address=status.get("podIP") or "",
+        phase=status.get("phase") or "Pending",
+        reason=status.get("reason") or _terminated_reason(status),
+        waiting=waiting,
+        message=message or status.get("message") or "",
+        deleting=meta.get("deletionTimestamp") is not None,
+    )
+
+
+def read_node(node: Object) -> NodeView:
+    """Whether a node is ready, as the control plane sees it."""
+    conditions = node.get("status", {}).get("conditions") or []
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return NodeView(node["metadata"]["name"], ready=ready)
+
+
+def read_time(value: str | datetime | None) -> datetime:
+    """A Kubernetes time; now where there is none yet."""
+    if isinstance(value, datetime):
+        return value
+    return datetime.fromisoformat(value) if value else datetime.now(UTC)
+
+
+def _number(text: str | None, default: int) -> int:
+    with contextlib.suppress(TypeError, ValueError):
+        return int(text or "")
+    return default
+
+
+def _containers(status: Object) -> list[Object]:
+    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+
+
+def _waiting(status: Object) -> tuple[str, str]:
+    """The first container that does not start, and why."""
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting:
+            return waiting.get("reason") or "", waiting.get("message") or ""
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return condition.get("reason") or "", condition.get("message") or ""
+    return "", ""
+
+
+def _terminated_reason(status: Object) -> str:
+    for container in _containers(status):
+        ended = (container.get("state") or {}).get("terminated")
+        if ended:
+            return ended.get("reason") or ""
+    return ""
