@@ -63,11 +63,11 @@ def test_two_ranks_gradients_average_to_the_whole_batch_s(sample):
     assert torch.allclose((gradient(halves[0]) + gradient(halves[1])) / 2, gradient(rows), atol=1e-6)
 
 
-def test_the_learning_rate_falls_in_the_second_half():
+def test_the_learning_rate_is_constant_first_and_falls_then():
     rates = [learning_rate(step, 300) for step in range(300)]
-    assert rates[:151] == [1e-3] * 151
+    assert rates[:101] == [1.5e-3] * 101
     assert rates == sorted(rates, reverse=True)
-    assert rates[-1] == pytest.approx(5e-5)
+    assert rates[-1] == pytest.approx(3e-5)
 
 
 def train(sample, behaviour, steps: int) -> list[float]:
