@@ -101,6 +101,8 @@ def _structural(node: Schema, definitions: Schema) -> Schema:
         node.pop("additionalProperties", None)
     for key in ("title", "$defs", "examples", "propertyNames"):
         node.pop(key, None)
+    if "default" in node:
+        node["default"] = _without_null(node["default"])
     if "properties" in node:
         node["properties"] = {k: _structural(v, definitions) for k, v in node["properties"].items()}
     for key in ("items", "additionalProperties"):
@@ -131,6 +133,13 @@ def _collapse_union(node: Schema, definitions: Schema) -> Schema:
         }
     (only,) = choices
     return _resolve(only | node, definitions)
+
+
+def _without_null(default: Any) -> Any:
+    """A default as the API server takes it: what is unset is absent, never null."""
+    if isinstance(default, dict):
+        return {key: _without_null(value) for key, value in default.items() if value is not None}
+    return default
 
 
 def _mark_lists(node: Schema, path: str) -> None:

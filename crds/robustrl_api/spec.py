@@ -103,7 +103,7 @@ class RolloutRole(ApiModel):
     """Number of rollout pods. `kubectl scale` changes it."""
     min_replicas: int = Field(default=1, ge=0, le=10_000)
     """Rollout pods that are never borrowed as trainers."""
-    engine: Engine = Engine()
+    engine: Engine
     """The inference engine in each rollout pod."""
     template: PodTemplate | None = None
     """The rollout pods. Left out: the trainer's template, which is what lets a rollout become a trainer."""
