@@ -160,7 +160,8 @@ def _mark_lists(node: Schema, path: str) -> None:
 def _at(schema: Schema, path: str) -> Schema:
     node = schema
     for name in filter(None, path.split(".")):
-        node = node["properties"][name]
+        node = node["properties"][name.removesuffix("[]")]
+        node = node["items"] if name.endswith("[]") else node
     return node
 
 

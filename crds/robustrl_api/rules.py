@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition that must hold for the object at `path` (dotted, from the object's root)."""
+    """A condition that must hold for the object at `path` (dotted, from the object's root; [] for each item)."""
 
     path: str
     rule: str
@@ -19,6 +19,16 @@ class Rule:
 
 def _immutable(field: str, remedy: str) -> Rule:
     return Rule("spec", f"self.{field} == oldSelf.{field}", f"spec.{field} cannot change: {remedy}")
+
+
+def _own_labels(path: str) -> Rule:
+    """Ours would win anyway; refusing says so."""
+    role, template = path.split(".")
+    return Rule(
+        f"spec.{path}",
+        "!has(self.metadata) || self.metadata.labels.all(key, !key.startsWith('robustrl.dev/'))",
+        f"spec.{role}.{template}.metadata.labels has a key under robustrl.dev/, which is the operator's: remove it",
+    )
 
 
 RULES: tuple[Rule, ...] = (
@@ -77,6 +87,12 @@ RULES: tuple[Rule, ...] = (
         "spec.rollout.engine",
         "!(self.type in ['SGLang', 'VLLM']) || size(self.command) > 0 || size(self.model) > 0",
         "spec.rollout.engine.model is empty: give the model's path in the image, or a whole engine.command",
+    ),
+    *(_own_labels(path) for path in ("trainer.template", "rollout.template", "manager.template")),
+    Rule(
+        "spec.services[]",
+        "!(self.name in ['trainer', 'rollout', 'manager', 'service', 'fenced'])",
+        "spec.services has an entry with the name of a role: rename it",
     ),
     Rule(
         "spec.recovery.backoff",
