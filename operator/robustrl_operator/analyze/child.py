@@ -34,18 +34,25 @@ def _judge_trainer(view: JobView, pod: PodView, report: AgentReport) -> Verdict 
 
 
 def _judge_supervised(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
-    """Engines and managers are restarted in place by their agent; the verdict says so while they are down.
+    """Engines and managers are restarted in place by their agent; the verdict says so until they are up again.
 
-    One that keeps exiting without ever getting to work has a fault that no restart mends.
+    The first restart is immediate, so an exit may be heard of only as a start with a last exit. One that keeps exiting
+    before the job ever worked has a fault that no restart mends; later, it is the pod that is at fault.
     """
     child = report.child
-    if child.state is not ChildState.EXITED or child.last_exit is None:
+    if child.state not in (ChildState.EXITED, ChildState.STARTING) or child.last_exit is None:
         return None
     cause = Cause.MANAGER_EXITED if pod.origin is Role.MANAGER else Cause.ENGINE_EXITED
-    if child.restarts >= view.spec.recovery.budgets.restarts_without_progress:
-        text = f"{exit_text(pod.name, child.last_exit)} (restarted {child.restarts} times in vain)"
-        return Verdict(Health.FAILED, Cause.BAD_CONFIGURATION, text, Scope.POD)
-    return Verdict(Health.SUSPECT, cause, exit_text(pod.name, child.last_exit), Scope.PROCESS)
+    text = exit_text(pod.name, child.last_exit)
+    if child.state is ChildState.STARTING or child.restarts < view.spec.recovery.budgets.restarts_without_progress:
+        return Verdict(Health.SUSPECT, cause, text, Scope.PROCESS)
+    vain = f"{text} (restarted {child.restarts} times in vain)"
+    return Verdict(Health.FAILED, cause if _has_worked(view) else Cause.BAD_CONFIGURATION, vain, Scope.POD)
+
+
+def _has_worked(view: JobView) -> bool:
+    """Whether what the user gave us has been seen to work: a step was made, or an engine was admitted."""
+    return view.committed_step() > 0 or any(heard.report.admitted for heard in view.reports.values())
 
 
 def exit_text(pod: str, exit: Exit) -> str:

@@ -80,7 +80,7 @@ def note_incident(
     epoch: int | None = None,
     recovered: bool = False,
 ) -> Draft:
-    """Keep a record of a fault, once: the same evidence about the same pod is the same fault."""
+    """Keep a record of a fault, once: the same evidence about a pod is the same fault, and a pod is lost once."""
     incident = Incident(
         role=role,
         pod=pod,
@@ -93,10 +93,20 @@ def note_incident(
         detected_time=timestamp(draft.view.now),
         recovered_time=timestamp(draft.view.now) if recovered else "",
     )
-    if any((i.pod, i.cause, i.evidence) == (pod, incident.cause, incident.evidence) for i in draft.status.incidents):
+    if any(_same_fault(before, incident) for before in draft.status.incidents):
         return draft
     draft = draft.tell(EventReason.FAULT_DETECTED, f"{fault.cause}: {fault.evidence} -> {decision}", warning=True)
     return draft.set(incidents=(*draft.status.incidents, incident)[-MAX_INCIDENTS:])
+
+
+def _same_fault(before: Incident, now: Incident) -> bool:
+    """An evicted pod is deleted afterwards; that it then says "deleted" is no second fault. The same last words in
+    another epoch of the trainers are."""
+    if before.pod != now.pod:
+        return False
+    lost_already = {before.scope, now.scope} <= {Scope.POD, Scope.NODE}
+    same_words = (before.cause, before.evidence) == (now.cause, now.evidence)
+    return lost_already or (same_words and (now.role != "trainer" or before.epoch == now.epoch))
 
 
 def _diagnosis(draft: Draft, fault: Verdict) -> str:

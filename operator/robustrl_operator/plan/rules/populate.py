@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from robustrl_api.names import EventReason, Role
 from robustrl_operator.plan.draft import CreatePod, Draft
+from robustrl_operator.view import PodView
 
 
 def apply(draft: Draft) -> Draft:
     draft = _create(draft, Role.MANAGER, draft.spec.manager.replicas - len(draft.live(Role.MANAGER)))
     draft = _create(draft, Role.TRAINER, _trainers_missing(draft))
-    surplus = len(draft.live(Role.ROLLOUT)) - draft.spec.rollout.replicas
-    draft = _create(draft, Role.ROLLOUT, -surplus)
-    for pod in draft.live(Role.ROLLOUT)[::-1][: max(0, surplus)]:
-        draft = draft.delete(pod, force=False)
+    rollouts = draft.live(Role.ROLLOUT)
+    draft = _create(draft, Role.ROLLOUT, draft.spec.rollout.replicas - len(rollouts))
+    draft = _release(draft, rollouts[draft.spec.rollout.replicas :])
     return _services(draft)
 
 
@@ -28,10 +28,25 @@ def _trainers_missing(draft: Draft) -> int:
 
 
 def _services(draft: Draft) -> Draft:
-    for service in draft.spec.services:
-        prefix = f"{draft.view.name}-{service.name}-"
-        live = [pod for pod in draft.live(Role.SERVICE) if pod.name.startswith(prefix)]
-        draft = _create(draft, Role.SERVICE, service.replicas - len(live), service.name)
+    wanted = {service.name: service.replicas for service in draft.spec.services}
+    live: dict[str, list[PodView]] = {name: [] for name in wanted}
+    for pod in draft.live(Role.SERVICE):
+        live.setdefault(service_of(draft, pod), []).append(pod)
+    for name, pods in live.items():
+        replicas = wanted.get(name, 0)
+        draft = _create(draft, Role.SERVICE, replicas - len(pods), name)
+        draft = _release(draft, pods[replicas:])
+    return draft
+
+
+def service_of(draft: Draft, pod: PodView) -> str:
+    """The service that a pod belongs to: its name is JOB-SERVICE-SERIAL, and a service's name may hold dashes."""
+    return pod.name.removeprefix(f"{draft.view.name}-").rpartition("-")[0]
+
+
+def _release(draft: Draft, pods: list[PodView]) -> Draft:
+    for pod in pods:
+        draft = draft.delete(pod, force=False)
     return draft
 
 

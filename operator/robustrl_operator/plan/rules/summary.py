@@ -7,6 +7,7 @@ from robustrl_api.spec import StandbyMode
 from robustrl_api.status import ConditionType, RoleStatus
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.rules.conditions import condition
+from robustrl_operator.plan.rules.populate import service_of
 from robustrl_operator.plan.standby import promotable
 
 
@@ -48,8 +49,8 @@ def _stands_by(draft: Draft) -> bool:
 
 
 def _count(draft: Draft, service: str) -> int:
-    prefix = f"{draft.view.name}-{service}-"
-    return sum(1 for pod in draft.live(Role.SERVICE) if pod.name.startswith(prefix) and pod.phase == "Running")
+    pods = [pod for pod in draft.live(Role.SERVICE) if service_of(draft, pod) == service]
+    return sum(1 for pod in pods if pod.phase == "Running")
 
 
 def _conditions(draft: Draft) -> Draft:
