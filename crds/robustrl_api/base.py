@@ -14,11 +14,19 @@ class ApiModel(BaseModel):
         populate_by_name=True,
         extra="forbid",
         frozen=True,
-        use_attribute_docstrings=True,
     )
 
 
-class OpenModel(ApiModel):
+class DocumentedModel(ApiModel):
+    """An object of the CRD: its fields' docstrings are the user's `kubectl explain`.
+
+    Only these read their own source for them. Agents import none of these, because it takes them time and memory.
+    """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class OpenModel(DocumentedModel):
     """An object whose other fields belong to somebody else (Kubernetes) and travel through unread."""
 
     model_config = ConfigDict(extra="allow")

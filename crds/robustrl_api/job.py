@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from robustrl_api.base import ApiModel, OpenModel
+from robustrl_api.base import DocumentedModel, OpenModel
 from robustrl_api.spec import RLJobSpec
 from robustrl_api.status import RLJobStatus
 
@@ -18,7 +18,7 @@ class ObjectMeta(OpenModel):
     generation: int = 1
 
 
-class RLJob(ApiModel):
+class RLJob(DocumentedModel):
     """An RL post-training job that survives the loss of any one machine."""
 
     api_version: Literal["robustrl.dev/v1alpha1"] = "robustrl.dev/v1alpha1"

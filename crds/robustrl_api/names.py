@@ -43,8 +43,6 @@ class EventReason(StrEnum):
     FAULT_DETECTED = "FaultDetected"
     TRAINER_RESTARTED = "TrainerRestarted"
     ROLLOUT_PROMOTED = "RolloutPromoted"
-    ROLLOUT_REPLACED = "RolloutReplaced"
-    MANAGER_REPLACED = "ManagerReplaced"
     JOB_RESTARTED = "JobRestarted"
     RECOVERED = "Recovered"
     SUSPENDED = "Suspended"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from robustrl_api.base import ApiModel, OpenModel
+from robustrl_api.base import DocumentedModel, OpenModel
 
 Word = Annotated[str, Field(max_length=4096)]
 Quantity = int | str
@@ -37,14 +37,14 @@ class PodSpec(OpenModel):
     """The first container is the role's; the agent supervises its command. Others are left alone."""
 
 
-class TemplateMeta(ApiModel):
+class TemplateMeta(DocumentedModel):
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)
     """Labels put on each pod. Keys under robustrl.dev/ are the operator's own."""
     annotations: dict[str, str] = Field(default_factory=dict, max_length=64)
     """Annotations put on each pod."""
 
 
-class PodTemplate(ApiModel):
+class PodTemplate(DocumentedModel):
     """A pod template, as in a Deployment."""
 
     metadata: TemplateMeta = TemplateMeta()

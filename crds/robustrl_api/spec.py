@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from robustrl_api.base import ApiModel
+from robustrl_api.base import DocumentedModel
 from robustrl_api.pod_template import PodTemplate, Word
 
 FunctionPath = Annotated[
@@ -52,7 +52,7 @@ class GangProvider(StrEnum):
     COSCHEDULING = "Coscheduling"
 
 
-class Parallelism(ApiModel):
+class Parallelism(DocumentedModel):
     data: int = Field(default=1, ge=1, le=65_536)
     """Data-parallel size."""
     tensor: int = Field(default=1, ge=1, le=1024)
@@ -65,7 +65,7 @@ class Parallelism(ApiModel):
     """Context-parallel size."""
 
 
-class WarmWorker(ApiModel):
+class WarmWorker(DocumentedModel):
     mode: WarmMode = WarmMode.AUTO
     """Auto keeps a process with your imports loaded in each trainer-capable pod, from which workers start in
     milliseconds. It costs its memory, about 280 MB with torch. Off starts every worker from cold."""
@@ -73,7 +73,7 @@ class WarmWorker(ApiModel):
     """Modules to load besides those the training script imports at its top level."""
 
 
-class TrainerRole(ApiModel):
+class TrainerRole(DocumentedModel):
     replicas: int = Field(default=1, ge=1, le=10_000)
     """Number of trainer pods. All ranks restart together; only the pods that failed are replaced."""
     processes_per_pod: int = Field(default=1, ge=1, le=64)
@@ -86,7 +86,7 @@ class TrainerRole(ApiModel):
     """The trainer pods. The first container's command is the training script."""
 
 
-class Engine(ApiModel):
+class Engine(DocumentedModel):
     type: EngineType = EngineType.EMBEDDED
     """The inference engine. Embedded is a small torch server for tests and examples; it speaks SGLang's HTTP
     surface. Custom is any server of yours that speaks that surface."""
@@ -98,7 +98,7 @@ class Engine(ApiModel):
     """Port of the engine's HTTP surface."""
 
 
-class RolloutRole(ApiModel):
+class RolloutRole(DocumentedModel):
     replicas: int = Field(default=1, ge=0, le=10_000)
     """Number of rollout pods. `kubectl scale` changes it."""
     min_replicas: int = Field(default=1, ge=0, le=10_000)
@@ -109,7 +109,7 @@ class RolloutRole(ApiModel):
     """The rollout pods. Left out: the trainer's template, which is what lets a rollout become a trainer."""
 
 
-class ManagerRole(ApiModel):
+class ManagerRole(DocumentedModel):
     replicas: int = Field(default=1, ge=1, le=1)
     """Number of manager pods."""
     port: Port = 8300
@@ -120,7 +120,7 @@ class ManagerRole(ApiModel):
     """The manager pods. Their first container needs no command: it runs the managers."""
 
 
-class ServiceRole(ApiModel):
+class ServiceRole(DocumentedModel):
     name: Name
     """Name of the service, unique in the job."""
     replicas: int = Field(default=1, ge=0, le=1000)
@@ -129,7 +129,7 @@ class ServiceRole(ApiModel):
     """The service's pods: a reward model, a sandbox. They are restarted alone."""
 
 
-class Data(ApiModel):
+class Data(DocumentedModel):
     prompts: FunctionPath
     """MODULE:FUNCTION that maps an index to a prompt. The same index always gives the same prompt."""
     rollout: FunctionPath
@@ -146,14 +146,14 @@ class Data(ApiModel):
     """A trajectory that takes longer is given up and another prompt takes its place."""
 
 
-class Standby(ApiModel):
+class Standby(DocumentedModel):
     mode: StandbyMode = StandbyMode.AUTO
     """Auto lets a rollout pod take a lost trainer's place. Off waits for a new trainer pod."""
     reserve: int = Field(default=0, ge=0, le=10_000)
     """Rollouts kept homogeneous with trainers. 0 means the largest factor of trainer.parallelism."""
 
 
-class Backoff(ApiModel):
+class Backoff(DocumentedModel):
     base_delay_seconds: int = Field(default=5, ge=0, le=3600)
     """Delay before the second restart in a row that made no progress; it doubles from there. The first
     restart is immediate."""
@@ -163,14 +163,14 @@ class Backoff(ApiModel):
     """A pod that ran this long without a fault starts again with no delay."""
 
 
-class Budgets(ApiModel):
+class Budgets(DocumentedModel):
     restarts_without_progress: int = Field(default=3, ge=1, le=100)
     """Restarts in a row that make no training step before the job is Failed with a diagnosis."""
     job_restarts: int = Field(default=10, ge=0, le=10_000)
     """Whole-job restarts before the job is Failed."""
 
 
-class Recovery(ApiModel):
+class Recovery(DocumentedModel):
     strategy: Strategy = Strategy.ROLE_BASED
     """RoleBased restarts the role that failed. WholeJob restarts everything, as most frameworks do; keep it
     for comparison."""
@@ -182,7 +182,7 @@ class Recovery(ApiModel):
     """When to give up."""
 
 
-class Detection(ApiModel):
+class Detection(DocumentedModel):
     heartbeat_seconds: int = Field(default=1, ge=1, le=300)
     """Longest time between two reports of an agent."""
     lost_after_missed: int = Field(default=3, ge=2, le=100)
@@ -191,12 +191,12 @@ class Detection(ApiModel):
     """A pod that has not reported this long after its creation has failed."""
 
 
-class CheckpointStorage(ApiModel):
+class CheckpointStorage(DocumentedModel):
     path: str = Field(min_length=1, max_length=1024, pattern=r"^/")
     """Absolute path of a folder that all trainer-capable pods can write, on a volume that outlives them."""
 
 
-class Checkpoint(ApiModel):
+class Checkpoint(DocumentedModel):
     """A checkpoint is made after every step: what is not committed with one would be lost by a fault."""
 
     storage: CheckpointStorage | None = None
@@ -207,19 +207,19 @@ class Checkpoint(ApiModel):
     """Size of each pod's memory-backed volume for checkpoints and weights, in MiB."""
 
 
-class WeightSync(ApiModel):
+class WeightSync(DocumentedModel):
     port: Port = 8400
     """Port on which a pod hands weights to its neighbours."""
     chunk_mebibytes: int = Field(default=4, ge=1, le=64)
     """Size of a chunk in MiB. Small models use smaller chunks, so that there are enough to share."""
 
 
-class Gang(ApiModel):
+class Gang(DocumentedModel):
     provider: GangProvider = GangProvider.NONE
     """The gang scheduler to address."""
 
 
-class RLJobSpec(ApiModel):
+class RLJobSpec(DocumentedModel):
     """An RL post-training job: trainers, rollouts and managers, and how faults in them are handled."""
 
     steps: int = Field(ge=1, le=100_000_000)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from robustrl_api.base import ApiModel
+from robustrl_api.base import DocumentedModel
 
 
 class ConditionType(StrEnum):
@@ -43,7 +43,7 @@ class Stage(StrEnum):
     TRAINING = "Training"
 
 
-class Condition(ApiModel):
+class Condition(DocumentedModel):
     type: str = Field(max_length=316)
     """Name of the condition."""
     status: Truth
@@ -58,7 +58,7 @@ class Condition(ApiModel):
     """The spec's generation that this condition speaks of."""
 
 
-class RoleStatus(ApiModel):
+class RoleStatus(DocumentedModel):
     name: str = Field(max_length=63)
     """Name of the role."""
     desired: int = Field(default=0, ge=0)
@@ -71,7 +71,7 @@ class RoleStatus(ApiModel):
     """Restarts in this role so far."""
 
 
-class Member(ApiModel):
+class Member(DocumentedModel):
     rank: int = Field(ge=0)
     """Index of the trainer pod; its processes' ranks follow from it."""
     pod: str = Field(default="", max_length=253)
@@ -82,7 +82,7 @@ class Member(ApiModel):
     """Node it runs on."""
 
 
-class RecoveryStatus(ApiModel):
+class RecoveryStatus(DocumentedModel):
     """The trainers' recovery in flight."""
 
     pod: str = Field(default="", max_length=253)
@@ -105,7 +105,7 @@ class RecoveryStatus(ApiModel):
     """Pod that takes the failed one's place."""
 
 
-class Incident(ApiModel):
+class Incident(DocumentedModel):
     """One fault and what was done about it."""
 
     role: str = Field(max_length=63)
@@ -130,7 +130,7 @@ class Incident(ApiModel):
     """When the next optimizer step was committed. Empty while it is not, or where training never stopped."""
 
 
-class RLJobStatus(ApiModel):
+class RLJobStatus(DocumentedModel):
     """What the operator has decided and seen."""
 
     observed_generation: int = Field(default=0, ge=0)

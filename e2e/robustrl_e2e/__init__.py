@@ -1,0 +1,1 @@
+"""The development cluster, the demo on it, and what benchmarks and end-to-end tests share."""

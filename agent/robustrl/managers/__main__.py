@@ -9,6 +9,7 @@ import signal
 import sys
 
 import aiohttp
+import uvloop
 from aiohttp import web
 
 from robustrl.managers import config as configuration
@@ -33,7 +34,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         config = configuration.parse(os.environ.get(ENVIRONMENT, ""))
-        asyncio.run(_serve(config, load_functions(config)))
+        uvloop.run(_serve(config, load_functions(config)))
     except (ConfigError, RolloutsFail) as error:
         print(f"robustrl.managers: {error}", file=sys.stderr)
         return EXIT_CONFIG

@@ -1,6 +1,6 @@
 """The durable memory of a job: one SQLite file in WAL mode, written by one thread.
 
-Every change is one small transaction. A transaction survives the death of the process at once; one that other
+A change survives the death of the process at once; one that other
 machines act upon (a fence, a batch, a commit, a version) is ``durable`` and survives the death of the
 machine too, and with it everything written before it, since the log is written in order.
 """
@@ -11,8 +11,9 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from robustrl.managers.config import ConfigError, ManagerConfig
 
@@ -86,37 +87,95 @@ CREATE TABLE IF NOT EXISTS versions (
 _SHAPE = ("prompts_per_step", "samples_per_prompt", "seed")
 
 
+@dataclass(eq=False)
+class _Change:
+    """A change that waits for its turn, and who waits for it."""
+
+    apply: Callable[[sqlite3.Connection], Any]
+    durable: bool
+    done: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+
 class Ledger:
-    """The file and the thread that owns it. The SQL lives with the concept it belongs to."""
+    """The file and the thread that owns it. The SQL lives with the concept it belongs to.
+
+    Changes that come while the thread is busy are written together: one transaction, in which each change succeeds
+    or fails alone. Nobody is answered before the transaction that holds his change is committed.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
         self._db = self._worker.submit(_open, str(path)).result()
+        self._waiting: list[_Change] = []
+        self._writer: asyncio.Task[None] | None = None
 
     async def run(self, change: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
-        """Run ``change`` as one transaction off the event loop; an exception rolls it back and comes here."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker, self._transact, change, durable)
+        """Run ``change`` off the event loop, whole or not at all; an exception rolls it back and comes here."""
+        loop = asyncio.get_running_loop()
+        waiting = _Change(change, durable, loop.create_future())
+        self._waiting.append(waiting)
+        if self._writer is None or self._writer.done():
+            self._writer = loop.create_task(self._write(), name="ledger")
+        result: T = await waiting.done
+        return result
 
     async def close(self) -> None:
         """Finish what was queued and close the file."""
+        if self._writer is not None:
+            await asyncio.gather(self._writer, return_exceptions=True)
         await asyncio.get_running_loop().run_in_executor(self._worker, self._db.close)
         self._worker.shutdown()
 
-    def _transact(self, change: Callable[[sqlite3.Connection], T], durable: bool) -> T:
+    async def _write(self) -> None:
+        while self._waiting:
+            changes, self._waiting = self._waiting, []
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._worker, self._transact, changes)
+            except BaseException as error:
+                for change in changes:
+                    change.error = change.error or error
+            for change in changes:
+                _answer(change)
+
+    def _transact(self, changes: list[_Change]) -> None:
         db = self._db
+        durable = any(change.durable for change in changes)
         if durable:
             db.execute("PRAGMA synchronous = FULL")
-        db.execute("BEGIN IMMEDIATE")
         try:
-            result = change(db)
-            db.execute("COMMIT")
-            return result
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                for change in changes:
+                    _apply(db, change)
+                db.execute("COMMIT")
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
         finally:
             if durable:
                 db.execute("PRAGMA synchronous = NORMAL")
+
+
+def _apply(db: sqlite3.Connection, change: _Change) -> None:
+    """One change of a transaction. Its failure undoes it and no other."""
+    db.execute("SAVEPOINT change")
+    try:
+        change.result = change.apply(db)
+    except Exception as error:
+        db.execute("ROLLBACK TO change")
+        change.error = error
+    db.execute("RELEASE change")
+
+
+def _answer(change: _Change) -> None:
+    if change.done.done():
+        return  # its caller has gone
+    if change.error is not None:
+        change.done.set_exception(change.error)
+    else:
+        change.done.set_result(change.result)
 
 
 def _open(path: str) -> sqlite3.Connection:

@@ -39,6 +39,7 @@ class TrainerJob:
     Attributes:
         rank: this process among `world_size`.
         epoch: the trainers' incarnation.
+        total_steps: the RLJob's spec.steps.
         device: where the model belongs: the local GPU, or the CPU.
     """
 
@@ -52,6 +53,7 @@ class TrainerJob:
         self.rank = config.rank
         self.world_size = config.world_size
         self.epoch = config.epoch
+        self.total_steps = config.steps
         self.device = _device(config.local_rank)
 
     def restore(self, **objects: Stateful) -> int:

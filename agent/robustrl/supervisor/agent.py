@@ -72,6 +72,8 @@ class Agent:
             self._state.complaint = Complaint(reason="VolumeUnusable", message=problem)
         await self._endpoint.start()
         await self._launcher.start()
+        if self._config.role is Role.TRAINER:
+            self._launcher.prepare_standby()
 
     async def _close(self, tasks: list[asyncio.Task[Any]]) -> None:
         for task in tasks:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import logging
 import os
 import sys
 
-from pydantic import ValidationError
+_M_ARENA_MAX = -8
+# One heap is enough for a process with one busy thread; glibc would give each of UCX's threads its own.
+ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
-from robustrl.supervisor.agent import Agent, pod_address
-from robustrl.supervisor.process import BAD_INPUT_STATUS
-from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig
+from pydantic import ValidationError  # noqa: E402
+
+from robustrl.supervisor.agent import Agent, pod_address  # noqa: E402
+from robustrl.supervisor.process import BAD_INPUT_STATUS  # noqa: E402
+from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig  # noqa: E402
 
 
 def main() -> None:

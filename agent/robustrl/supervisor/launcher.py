@@ -37,6 +37,11 @@ class Launcher:
         script = trainer[0] if trainer and trainer[0] != "-m" else None
         return modules, script
 
+    def prepare_standby(self) -> None:
+        """Have the warm worker load what a trainer needs. Repeating it is harmless."""
+        if self._warm is not None:
+            self._warm.load_all()
+
     async def launch(self, command: Sequence[str], env: Mapping[str, str]) -> Supervised:
         """Start `command` with `env` added to the agent's own environment.
 

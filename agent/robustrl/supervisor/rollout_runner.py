@@ -150,6 +150,8 @@ class RolloutRunner:
         self._state.admitted = bool(answer["admitted"]) and follower.state is not ReplicaState.STARTING
         if was[1] != self._state.admitted:
             self._state.notify()
+        if self._state.admitted and was != (self._state.version, True):
+            self._launcher.prepare_standby()
 
     def _set_child(self, state: ChildState, exit: Exit | None) -> None:
         self._state.child = Child(state=state, restarts=self._restarts, last_exit=exit)

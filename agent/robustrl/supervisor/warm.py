@@ -68,6 +68,12 @@ class WarmWorkerClient:
         self._channel = ours
         self._listener = asyncio.create_task(self._listen(ours), name="warm-worker")
 
+    def load_all(self) -> None:
+        """Load now what only a trainer needs; until this is said, only what is asked for is loaded."""
+        if self._channel is not None:
+            with contextlib.suppress(OSError):
+                self._channel.send(b"{}")
+
     async def fork(self, arguments: Sequence[str], env: Mapping[str, str], after: str = EVERYTHING) -> Supervised:
         """Start `python ARGUMENTS` as a fork, once the module `after` is loaded.
 

@@ -81,15 +81,15 @@ def build_base() -> Image:
     return image
 
 
-def build_image(dockerfile: Path, context: Path, tag: str) -> Image:
-    """Build a Dockerfile that begins with `ARG BASE` and `FROM ${BASE}`.
+def build_image(dockerfile: Path, context: Path, tag: str, base: Image | None = None) -> Image:
+    """Build a Dockerfile that begins with `ARG BASE` and `FROM ${BASE}`, on `base` or on Debian with Python.
 
     The base has Python 3.11 and pip. Let packages come from the context (`pip install --no-index --find-links`): then
     the same content is the same image. Where a build must use the network, `ARG PIP_CERT` gives pip the host's own CAs.
     """
     if kind.available():
-        return Image(tag, kind.build_image(dockerfile, context, tag), "docker")
-    base = build_base()
+        return Image(tag, kind.build_image(dockerfile, context, tag, base.tag if base else ""), "docker")
+    base = base or build_base()
     image = _image(tag, _digest_tree(dockerfile, context, base.digest))
     if not image.archive.exists():
         preflight.require_root()

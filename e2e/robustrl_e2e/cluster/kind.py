@@ -61,10 +61,10 @@ def down(name: str) -> None:
     shutil.rmtree(state.folder(name), ignore_errors=True)
 
 
-def build_image(dockerfile: Path, context: Path, tag: str) -> Path:
+def build_image(dockerfile: Path, context: Path, tag: str, base: str = "") -> Path:
     """Build with Docker; the image stays in the engine, so there is no archive to speak of."""
     with step(f"building image {tag}"):
-        run("docker", "build", "--build-arg", f"BASE={BASE}", "--tag", tag, "--file", dockerfile, context)
+        run("docker", "build", "--build-arg", f"BASE={base or BASE}", "--tag", tag, "--file", dockerfile, context)
     return Path("/dev/null")
 
 

@@ -105,6 +105,8 @@ class Operator:
             clusterwide=not namespace,
             namespaces=[namespace] if namespace else [],
             stop_flag=self._stop,
+            # kopf would ask for the user's name, and an arbitrary UID has none.
+            identity=FIELD_MANAGER,
         )
 
     async def _serve_control(self, pair: certificates.Certificates) -> web.AppRunner:

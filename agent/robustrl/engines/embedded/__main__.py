@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import uvloop
 from aiohttp import web
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         print(f"--model {arguments.model}: {error}", file=sys.stderr)
         return EXIT_CONFIG
-    asyncio.run(_serve(arguments, model))
+    uvloop.run(_serve(arguments, model))
     return 0
 
 
