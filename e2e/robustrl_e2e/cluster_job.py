@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 import time
 import urllib.error
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -185,8 +185,26 @@ def _pod_sample(pod: Object, members: set[str]) -> PodSample:
     return PodSample(pod["name"], "lost" if gone else role, tokens, bool(report and report["admitted"]))
 
 
-def copy_ledger(job: ClusterJob, target: Path) -> None:
-    """Fetch the ledger of a running job's manager."""
-    with step("ledger"):
-        manager = job.playing(Role.MANAGER)[0]["name"]
-        job.kubectl("cp", f"{manager}:/storage/ledger.sqlite", str(target))
+def read_ledger(job: ClusterJob) -> Object:
+    """Audit and curve from the ledger on the job's volume, read by a pod of its own: the job may have ended."""
+    image = job.read().spec.manager.template.spec.containers[0].image
+    name = f"{job.name}-audit"
+    job.kubectl("delete", "pod", name, "--ignore-not-found", "--force", "--grace-period=0")
+    job.kubectl("apply", "-f", "-", text=yaml.safe_dump(_audit_pod(name, image, job.name)))
+    with step("audit of the ledger"):
+        job.kubectl("wait", f"pod/{name}", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+    found: Object = json.loads(job.kubectl("logs", name))
+    job.kubectl("delete", "pod", name, "--force", "--grace-period=0")
+    return found
+
+
+def _audit_pod(name: str, image: str, claim: str) -> Object:
+    container = {
+        "name": "audit",
+        "image": image,
+        "command": ["python3", "-m", "robustrl.managers.audit", "/storage/ledger.sqlite"],
+        "volumeMounts": [{"name": "storage", "mountPath": "/storage"}],
+    }
+    volume = {"name": "storage", "persistentVolumeClaim": {"claimName": claim}}
+    spec = {"restartPolicy": "Never", "containers": [container], "volumes": [volume]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}

@@ -77,6 +77,6 @@ def install(running: cluster.Cluster) -> None:
 def restart_operator(running: cluster.Cluster) -> None:
     """Have the operator's pod replaced, so that it runs the image loaded last."""
     config = cluster.kubeconfig(running.name)
-    command = [binaries.kubectl(), "--kubeconfig", config, "-n", NAMESPACE, "rollout"]
+    command: list[str | Path] = [binaries.kubectl(), "--kubeconfig", config, "-n", NAMESPACE, "rollout"]
     run(*command, "restart", "deployment/robustrl-operator")
     run(*command, "status", "deployment/robustrl-operator", "--timeout=60s")

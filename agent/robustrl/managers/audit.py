@@ -1,12 +1,18 @@
 """The proof, from the ledger alone, that no trajectory was trained on twice and none was lost.
 
 It recounts from the batches of committed steps and does not trust the states that the commits have set.
+`python -m robustrl.managers.audit LEDGER` prints it, with the curve of the committed steps, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import sys
+from pathlib import Path
 from typing import Any
+
+from robustrl.managers.batches import curve
 
 _LIMIT = 100
 
@@ -64,3 +70,18 @@ def _gaps(db: sqlite3.Connection) -> list[str]:
         return []
     present = {row[0] for row in db.execute("SELECT prompt_index FROM groups")}
     return [f"{index}-*" for index in range(highest) if index not in present][:_LIMIT]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The audit and the curve of a ledger file, which may be in use.
+
+    Raises:
+        sqlite3.Error: the file is no ledger or cannot be read.
+    """
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+        (samples,) = db.execute("SELECT value FROM meta WHERE key = 'samples_per_prompt'").fetchone()
+        return {"audit": audit(db, int(samples)), "curve": curve(db)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(read(Path(sys.argv[1]))))

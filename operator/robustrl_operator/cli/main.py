@@ -15,3 +15,7 @@ def main(argv: list[str] | None = None) -> None:
     run.add_parser(commands)
     arguments = parser.parse_args(argv)
     sys.exit(arguments.handle(arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from robustrl.managers import audit
 from robustrl_api.status import ConditionType, holds
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.local.faults import Fault, FaultKind
@@ -72,5 +73,7 @@ async def _run(run: LocalRun) -> int:
     except asyncio.CancelledError:
         print("stopped; ledger and checkpoints are kept", file=sys.stderr)
         return 130
-    summary.conclude(run.timeline, run.job, run.status, run.folder)
+    ledger = run.folder / "ledger.sqlite"
+    found = audit.read(ledger) if ledger.exists() else None
+    summary.conclude(run.timeline, run.job, run.status, run.folder, found)
     return 0 if holds(run.status, ConditionType.SUCCEEDED) else 1

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
+from typing import Any
 
-from robustrl.managers.audit import audit
 from robustrl_api.job import RLJob
 from robustrl_api.status import Incident, RLJobStatus
 from robustrl_operator.report.picture import draw
 from robustrl_operator.report.timeline import Timeline
 from robustrl_operator.view import moment
 
+LAST_STEPS = 10
 
-def conclude(timeline: Timeline, job: RLJob, status: RLJobStatus, folder: Path) -> None:
-    """Print the table and write timeline.json and timeline.png."""
+
+def conclude(timeline: Timeline, job: RLJob, status: RLJobStatus, folder: Path, ledger: dict[str, Any] | None) -> None:
+    """Print the table and write timeline.json and timeline.png.
+
+    Args:
+        ledger: what `robustrl.managers.audit.read` found, if the job got so far as to have one.
+    """
     print()
     print(table(job, status))
-    ledger = folder / "ledger.sqlite"
-    if ledger.exists():
-        print(ledger_line(ledger, job.spec.data.samples_per_prompt))
+    if ledger is not None:
+        print("\n".join(ledger_lines(ledger)))
     for condition in status.conditions:
         if condition.type in ("Succeeded", "Failed") and condition.status == "True":
             print(f"{condition.type}: {condition.message}")
@@ -53,12 +57,15 @@ def _row(incident: Incident) -> tuple[str, ...]:
     return (incident.pod, incident.cause, *where, took, incident.decision)
 
 
-def ledger_line(path: Path, samples_per_prompt: int) -> str:
-    """What the ledger proves of every trajectory, in one line."""
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-        found = audit(connection, samples_per_prompt)
-    counts = ", ".join(f"{count} {state}" for state, count in found["trajectories"].items() if count)
-    verdict = (
-        "none lost, none trained twice" if found["ok"] else f"LOST {found['missing']}, TWICE {found['trained_twice']}"
-    )
-    return f"trajectories: {counts}; {verdict}"
+def ledger_lines(found: dict[str, Any]) -> list[str]:
+    """What the ledger proves of every trajectory, and how well the model does at the end."""
+    audit, curve = found["audit"], found["curve"]
+    counts = ", ".join(f"{count} {state}" for state, count in audit["trajectories"].items() if count)
+    proof = "none lost, none trained twice"
+    if not audit["ok"]:
+        proof = f"LOST {audit['missing']}, TRAINED TWICE {audit['trained_twice']}"
+    lines = [f"trajectories: {counts}; {proof}"]
+    last = [step["metrics"]["exact"] for step in curve[-LAST_STEPS:] if "exact" in step["metrics"]]
+    if last:
+        lines.append(f"exact answers in the last {len(last)} steps: {100 * sum(last) / len(last):.1f} %")
+    return lines

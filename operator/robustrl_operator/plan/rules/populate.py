@@ -12,19 +12,19 @@ from robustrl_operator.view import PodView
 
 def apply(draft: Draft) -> Draft:
     draft = _create(draft, Role.MANAGER, draft.spec.manager.replicas - len(draft.live(Role.MANAGER)))
-    draft = _create(draft, Role.TRAINER, _trainers_missing(draft))
+    draft = _trainers(draft)
     rollouts = draft.live(Role.ROLLOUT)
     draft = _create(draft, Role.ROLLOUT, draft.spec.rollout.replicas - len(rollouts))
     draft = _release(draft, rollouts[draft.spec.rollout.replicas :])
     return _services(draft)
 
 
-def _trainers_missing(draft: Draft) -> int:
-    """Vacant seats that no trainer pod is on its way to take."""
-    seats = draft.spec.trainer.replicas
-    taken = sum(1 for member in draft.status.members if member.uid)
-    coming = sum(1 for pod in draft.live(Role.TRAINER) if not draft.is_member(pod.uid))
-    return seats - taken - coming
+def _trainers(draft: Draft) -> Draft:
+    """One pod on its way for each vacant seat; one whose seat a rollout took meanwhile is not needed any more."""
+    vacant = draft.spec.trainer.replicas - sum(1 for member in draft.status.members if member.uid)
+    coming = [pod for pod in draft.live(Role.TRAINER) if not draft.is_member(pod.uid)]
+    draft = _create(draft, Role.TRAINER, vacant - len(coming))
+    return _release(draft, coming[vacant:])
 
 
 def _services(draft: Draft) -> Draft:

@@ -1,0 +1,98 @@
+"""Faults in a job on the development cluster. Each returns the moment at which it struck, in seconds since the epoch."""
+
+from __future__ import annotations
+
+import time
+
+from robustrl_api.names import Role
+from robustrl_e2e import cluster
+from robustrl_e2e.cluster import machine
+from robustrl_e2e.cluster_job import ClusterJob
+from robustrl_e2e.stack import NAMESPACE
+
+# Runs in the pod: kills the warm worker's (or the agent's) child, and says when.
+_KILL_CHILD = """
+import os, signal, time
+def field(pid, n):
+    return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[n]
+def line(pid):
+    return open(f"/proc/{pid}/cmdline").read()
+pids = [int(p) for p in os.listdir("/proc") if p.isdecimal() and int(p) != os.getpid()]
+warm = {p for p in pids if "robustrl.warm_worker" in line(p) and field(p, 1) == "1"}
+children = [p for p in pids if int(field(p, 1)) in warm]
+children = children or [p for p in pids if field(p, 1) == "1" and p not in warm]
+now = time.time()
+os.kill(children[0], signal.SIGKILL)
+print(now)
+"""
+
+
+def kill_worker(job: ClusterJob, rank: int = -1) -> float:
+    """SIGKILL of one training process."""
+    return _kill_child(job, job.playing(Role.TRAINER)[rank]["name"])
+
+
+def kill_engine(job: ClusterJob) -> float:
+    """SIGKILL of one inference engine."""
+    return _kill_child(job, job.playing(Role.ROLLOUT)[0]["name"])
+
+
+def kill_managers(job: ClusterJob) -> float:
+    """SIGKILL of the managers' process."""
+    return _kill_child(job, job.playing(Role.MANAGER)[0]["name"])
+
+
+def _kill_child(job: ClusterJob, pod: str) -> float:
+    return float(job.execute(pod, "env", "-u", "PYTHONPATH", "python3", "-c", _KILL_CHILD))
+
+
+def delete_trainer(job: ClusterJob, rank: int = -1) -> float:
+    """`kubectl delete pod` of a trainer."""
+    return _delete(job, job.playing(Role.TRAINER)[rank]["name"])
+
+
+def delete_rollout(job: ClusterJob) -> float:
+    """`kubectl delete pod` of a rollout."""
+    return _delete(job, job.playing(Role.ROLLOUT)[0]["name"])
+
+
+def delete_manager(job: ClusterJob) -> float:
+    """`kubectl delete pod` of the managers."""
+    return _delete(job, job.playing(Role.MANAGER)[0]["name"])
+
+
+def delete_operator(job: ClusterJob) -> float:
+    """Delete the operator's pod; its Deployment makes another."""
+    struck = time.time()
+    selector = "app.kubernetes.io/name=robustrl-operator"
+    job.kubectl("-n", NAMESPACE, "delete", "pod", "-l", selector, "--wait=false")
+    return struck
+
+
+def _delete(job: ClusterJob, pod: str) -> float:
+    struck = time.time()
+    job.api.delete(f"/api/v1/namespaces/default/pods/{pod}")
+    return struck
+
+
+def cut_trainer_power(job: ClusterJob, rank: int = -1) -> float:
+    """A trainer's machine loses power; `mend` gives it back."""
+    return _cut_power(job, job.playing(Role.TRAINER)[rank]["node"])
+
+
+def cut_rollout_power(job: ClusterJob) -> float:
+    """A rollout's machine loses power; `mend` gives it back."""
+    return _cut_power(job, job.playing(Role.ROLLOUT)[0]["node"])
+
+
+def _cut_power(job: ClusterJob, node: str) -> float:
+    struck = time.time()
+    cluster.kill_node(job.running, node)
+    return struck
+
+
+def mend(job: ClusterJob) -> None:
+    """Boot every machine that is down."""
+    for node in job.running.node_names:
+        if not machine.alive(job.running.worker(node)):
+            cluster.revive_node(job.running, node)
