@@ -695,7 +695,7 @@ class World:
         if self.spec.recovery.strategy == "WholeJob" or self.spec.suspend or has_ended(self.status):
             return
         well = p.agent is not None and self._reachable(p) and p.view.phase == "Running" and not p.view.deleting
-        surplus = p.view.origin in (Role.ROLLOUT, Role.SERVICE) and self._too_many(p.view.origin)
+        surplus = p.view.origin is not Role.MANAGER and self._too_many(p.view.origin)
         fenced = p.view.uid in self._unseated
         hopeless = (
             p.agent is not None and p.agent.child.restarts >= self.spec.recovery.budgets.restarts_without_progress
@@ -709,8 +709,12 @@ class World:
             for p in self.pods.values()
             if p.view.origin is origin and not p.view.deleting and p.view.uid not in members | self._unseated
         )
-        wanted = self.spec.rollout.replicas if origin is Role.ROLLOUT else sum(s.replicas for s in self.spec.services)
-        return count > wanted
+        wanted = {
+            Role.ROLLOUT: self.spec.rollout.replicas,
+            Role.SERVICE: sum(s.replicas for s in self.spec.services),
+            Role.TRAINER: sum(1 for m in self.status.members if not m.uid),
+        }
+        return count > wanted[origin]
 
 
 def failed(scope: str = "Process", cause: str = "WorkerExited", evidence: str = "it failed") -> Verdict:

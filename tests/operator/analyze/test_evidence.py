@@ -1,0 +1,222 @@
+"""Evidence to verdict, as a table: one pod's evidence at a time, everybody else well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from tests.operator.build import NOW, SECOND, exited, running_job, saying, with_pod, with_status, without_pod
+
+from robustrl_api.control import Child, ChildState, Complaint
+from robustrl_operator.analyze import Cause, Health, analyze
+from robustrl_operator.analyze.silence import PROBE_LEAD
+from robustrl_operator.view import Heard, JobView, NodeView, Probe
+
+TRAINER, ROLLOUT, MANAGER = "j-trainer-1", "j-rollout-3", "j-manager-0"
+VIEW = running_job()
+
+Change = Callable[[JobView, str], JobView]
+
+
+def says(child: Child | None = None, **fields: object) -> Change:
+    return lambda view, name: saying(view, name, child, **fields)
+
+
+def is_now(**fields: object) -> Change:
+    return lambda view, name: with_pod(view, name, **fields)
+
+
+def silent(seconds: float, probe: Probe | None = None) -> Change:
+    def change(view: JobView, name: str) -> JobView:
+        view = saying(view, name, ago=seconds)
+        return replace(view, probes={f"uid-{name}": probe} if probe else {})
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    def change(view: JobView, name: str) -> JobView:
+        for each in changes:
+            view = each(view, name)
+        return view
+
+    return change
+
+
+def node_lost(view: JobView, name: str) -> JobView:
+    (pod,) = [p for p in view.pods if p.name == name]
+    return replace(view, nodes={**view.nodes, pod.node: NodeView(pod.node, ready=False)})
+
+
+def unheard(age: float) -> Change:
+    """A pod that has never reported, created `age` seconds ago."""
+
+    def change(view: JobView, name: str) -> JobView:
+        view = with_pod(view, name, created=NOW - age * SECOND)
+        return replace(view, reports={uid: said for uid, said in view.reports.items() if uid != f"uid-{name}"})
+
+    return change
+
+
+def listening_for(seconds: float) -> Change:
+    return lambda view, name: replace(view, watching_since=NOW - seconds * SECOND)
+
+
+def gone(view: JobView, name: str) -> JobView:
+    return without_pod(view, name)
+
+
+def worked_never(view: JobView, name: str) -> JobView:
+    """Before anything of the job has been seen to work."""
+    reports = {
+        uid: replace(said, report=said.report.model_copy(update={"step": 0, "admitted": False}))
+        for uid, said in view.reports.items()
+    }
+    return replace(with_status(view, step=0), reports=reports)
+
+
+NO_ANSWER = Probe(NOW - 1 * SECOND, answered=False)
+ANSWERED = Probe(NOW - 1 * SECOND, answered=True)
+ASKED = Probe(NOW - 0.5 * SECOND, answered=False, done=False)
+OLD = Probe(NOW - 60 * SECOND, answered=False)
+COMPLAINT = Complaint(reason="VolumeUnusable", message="/storage cannot be written")
+RUNNING = Child(state=ChildState.RUNNING, epoch=1)
+FIVE = exited(restarts=5)
+
+# name, pod, evidence -> health, cause, scope (where it matters), whether to probe
+TABLE = [
+    ("all well", TRAINER, says(), "Healthy", "None", None, False),
+    # The agent saw it.
+    ("worker exits", TRAINER, says(exited(1)), "Failed", "WorkerExited", "Process", False),
+    ("worker is killed", TRAINER, says(exited(-9)), "Failed", "WorkerExited", "Process", False),
+    ("worker of an older epoch", TRAINER, says(exited(1, epoch=0)), "Healthy", "None", None, False),
+    ("script ends well", TRAINER, says(exited(0)), "Finished", "None", None, False),
+    ("agent cannot go on", TRAINER, says(complaint=COMPLAINT), "Failed", "BadConfiguration", "Pod", False),
+    ("engine exits", ROLLOUT, says(exited(-11)), "Suspect", "EngineExited", "Process", False),
+    ("engine starts after an exit", ROLLOUT, says(exited().model_copy(update={"state": ChildState.STARTING})),
+     "Suspect", "EngineExited", "Process", False),
+    ("engine is back", ROLLOUT, says(exited().model_copy(update={"state": ChildState.RUNNING})),
+     "Healthy", "None", None, False),
+    ("engine keeps exiting", ROLLOUT, says(FIVE), "Failed", "EngineExited", "Pod", False),
+    ("engine never worked", ROLLOUT, both(says(FIVE), worked_never), "Failed", "BadConfiguration", "Pod", False),
+    ("manager exits", MANAGER, says(exited(1)), "Suspect", "ManagerExited", "Process", False),
+    ("manager never worked", MANAGER, both(says(FIVE), worked_never), "Failed", "BadConfiguration", "Pod", False),
+    # The API server says it.
+    ("pod being deleted", TRAINER, is_now(deleting=True), "Failed", "PodDeleted", "Pod", False),
+    ("deleted on a lost node", TRAINER, both(is_now(deleting=True), node_lost), "Failed", "PodDeleted", "Node", False),
+    ("pod gone", TRAINER, gone, "Failed", "PodDeleted", "Pod", False),
+    ("evicted", ROLLOUT, is_now(phase="Failed", reason="Evicted"), "Failed", "Evicted", "Pod", False),
+    ("out of memory", TRAINER, is_now(phase="Failed", reason="OOMKilled"), "Failed", "OutOfMemory", "Pod", False),
+    ("failed otherwise", ROLLOUT, is_now(phase="Failed", reason="Preempting"), "Failed", "PodFailed", "Pod", False),
+    ("no image", ROLLOUT, is_now(waiting="ImagePullBackOff"), "Failed", "BadImage", "Pod", False),
+    ("no such config map", MANAGER, is_now(waiting="CreateContainerConfigError"), "Failed", "BadConfiguration", "Pod",
+     False),
+    ("container being created", ROLLOUT, both(unheard(5), is_now(waiting="ContainerCreating")), "Starting", "None",
+     None, False),
+    ("waiting for a machine", ROLLOUT, both(unheard(500), is_now(waiting="Unschedulable")), "Starting", "None", None,
+     False),
+    # Silence.
+    ("short silence", TRAINER, silent(1.9), "Healthy", "None", None, False),
+    ("long silence, not asked yet", TRAINER, silent(2.1), "Suspect", "HeartbeatLost", None, True),
+    ("being asked", TRAINER, silent(4, ASKED), "Suspect", "HeartbeatLost", None, False),
+    ("answers", TRAINER, silent(4, ANSWERED), "Suspect", "HeartbeatLost", None, True),
+    ("answers, silent for minutes", ROLLOUT, silent(300, ANSWERED), "Suspect", "HeartbeatLost", None, True),
+    ("does not answer before the limit", TRAINER, silent(2.9, NO_ANSWER), "Suspect", "HeartbeatLost", None, False),
+    ("does not answer", TRAINER, silent(3.1, NO_ANSWER), "Failed", "HeartbeatLost", "Node", False),
+    ("does not answer, node lost", TRAINER, both(silent(9, NO_ANSWER), node_lost), "Failed", "NodeLost", "Node", False),
+    ("did not answer long ago", TRAINER, silent(4, OLD), "Suspect", "HeartbeatLost", None, True),
+    ("node not ready, agent reports", TRAINER, node_lost, "Healthy", "None", None, False),
+    ("silent, node back", ROLLOUT, silent(9, NO_ANSWER), "Failed", "HeartbeatLost", "Node", False),
+    # Never heard of.
+    ("new pod", ROLLOUT, unheard(10), "Starting", "None", None, False),
+    ("new pod, too long", ROLLOUT, both(unheard(601), listening_for(900)), "Failed", "NeverStarted", "Pod", False),
+    ("new pod on a lost node", ROLLOUT, both(unheard(10), node_lost), "Failed", "NodeLost", "Node", False),
+    ("old pod, new operator", ROLLOUT, both(unheard(9999), listening_for(5)), "Starting", "None", None, False),
+    # A new operator starts with nobody under suspicion.
+    ("unheard member, new operator", TRAINER, both(unheard(9999), listening_for(1.9)), "Starting", "None", None, False),
+    ("unheard member, grace over", TRAINER, both(unheard(9999), listening_for(2.1)), "Suspect", "HeartbeatLost", None,
+     True),
+    ("old report, new operator", TRAINER, both(silent(60), listening_for(1)), "Healthy", "None", None, False),
+    # Faster evidence wins.
+    ("deleted and silent", ROLLOUT, both(silent(9, NO_ANSWER), is_now(deleting=True)), "Failed", "PodDeleted", "Pod",
+     False),
+    ("evicted and exited", TRAINER, both(says(exited(1)), is_now(phase="Failed", reason="Evicted")), "Failed",
+     "Evicted", "Pod", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "pod", "evidence", "health", "cause", "scope", "probe"), TABLE, ids=lambda v: v
+                         if isinstance(v, str) and " " in v else "")  # fmt: skip
+def test_verdict(
+    name: str, pod: str, evidence: Change, health: str, cause: str, scope: str | None, probe: bool
+) -> None:
+    verdicts = analyze(evidence(VIEW, pod))
+    verdict = verdicts[f"uid-{pod}"]
+    assert (verdict.health, verdict.cause, verdict.probe) == (Health(health), Cause(cause), probe)
+    assert scope is None or verdict.scope == scope
+    if verdict.health in (Health.FAILED, Health.SUSPECT):
+        assert pod in verdict.evidence, "the evidence names the pod"
+    others = {uid: v.health for uid, v in verdicts.items() if uid != f"uid-{pod}"}
+    # A fault of one says nothing about the others.
+    if "new operator" not in name and "grace" not in name:
+        assert set(others.values()) == {Health.HEALTHY}
+
+
+def test_the_last_words_are_evidence() -> None:
+    verdict = analyze(saying(VIEW, TRAINER, exited(1, message="ValueError: lr")))[f"uid-{TRAINER}"]
+    assert verdict.evidence.endswith("exited with status 1: ValueError: lr")
+
+
+def test_the_probe_is_asked_early_enough_to_cost_no_time() -> None:
+    assert timedelta_between_probe_and_limit() == PROBE_LEAD
+
+
+def timedelta_between_probe_and_limit() -> object:
+    times = [0.1 * n for n in range(10, 40)]
+    asked = min(t for t in times if analyze(silent(t)(VIEW, TRAINER))[f"uid-{TRAINER}"].probe)
+    convicted = min(t for t in times if analyze(silent(t, NO_ANSWER)(VIEW, TRAINER))[f"uid-{TRAINER}"].failed)
+    return round(convicted - asked, 1) * SECOND
+
+
+LOST = exited(75, peer_lost=True)
+FAULTS_OF_PEERS = [
+    # who says what -> who is failed
+    ("one accuses, the other just now", {"j-trainer-1": (LOST, 0.5), "j-trainer-2": (RUNNING, 0.1)}, []),
+    ("one accuses, the other lives on", {"j-trainer-1": (LOST, 1.5), "j-trainer-2": (RUNNING, 0.1)}, ["j-trainer-1"]),
+    ("one accuses, the other is silent", {"j-trainer-1": (LOST, 1.5), "j-trainer-2": (RUNNING, 2.5)}, []),
+    ("one accuses, the other exited", {"j-trainer-1": (LOST, 1.5), "j-trainer-2": (exited(1), 1)}, ["j-trainer-2"]),
+    ("both accuse", {"j-trainer-1": (LOST, 0.2), "j-trainer-2": (LOST, 0.1)}, ["j-trainer-1"]),
+]
+
+
+@pytest.mark.parametrize(("reports", "convicted"), [row[1:] for row in FAULTS_OF_PEERS],
+                         ids=[row[0] for row in FAULTS_OF_PEERS])  # fmt: skip
+def test_a_lost_peer_accuses_another(reports: dict[str, tuple[Child, float]], convicted: list[str]) -> None:
+    view = VIEW
+    for name, (child, ago) in reports.items():
+        if child.state is ChildState.RUNNING:
+            view = saying(view, name, child, ago=ago)
+        else:
+            view = saying(view, name, child, ago=0.1, changed=ago)
+    verdicts = analyze(view)
+    assert [name for name in sorted(reports) if verdicts[f"uid-{name}"].failed] == convicted
+
+
+def test_a_successor_pod_of_the_same_name_inherits_nothing() -> None:
+    """Reports and probes are keyed by UID."""
+    view = with_pod(saying(VIEW, ROLLOUT, ago=60), ROLLOUT, uid="uid-new", created=NOW)
+    view = replace(view, probes={f"uid-{ROLLOUT}": NO_ANSWER})
+    assert analyze(view)["uid-new"].health is Health.STARTING
+
+
+def test_every_pod_and_every_lost_member_has_one_verdict() -> None:
+    view = without_pod(VIEW, TRAINER)
+    assert set(analyze(view)) == {p.uid for p in VIEW.pods}
+
+
+def test_nothing_is_changed_by_looking() -> None:
+    before = Heard(VIEW.reports[f"uid-{TRAINER}"].report, NOW, NOW)
+    analyze(VIEW)
+    assert VIEW.reports[f"uid-{TRAINER}"].report == before.report
+    assert analyze(VIEW) == analyze(VIEW)

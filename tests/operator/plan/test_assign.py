@@ -1,0 +1,84 @@
+"""Assignments follow from status and pods alone, so every operator gives the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.operator.build import draft, job, running_job, with_pod, with_status, without_pod
+
+from robustrl_api.control import Assignment
+from robustrl_api.names import Role
+from robustrl_api.status import Member, RecoveryStatus, Stage
+from robustrl_operator.plan.assign import assignments
+from robustrl_operator.plan.rules.conditions import succeed
+from robustrl_operator.view import JobView
+
+
+def given(view: JobView, name: str) -> Assignment:
+    return assignments(view)[f"uid-{name}"]
+
+
+def test_a_trainer_is_told_everything_it_needs_to_meet_the_others() -> None:
+    view = running_job(job(trainer={"processesPerPod": 4}))
+    second = given(view, "j-trainer-2")
+    assert (second.role, second.run, second.epoch, second.rank, second.world_size) == (Role.TRAINER, True, 1, 1, 8)
+    assert second.rendezvous == "10.0.0.1:29501" == given(view, "j-trainer-1").rendezvous
+    assert second.manager == "http://10.0.0.0:8300"
+    assert {peer.pod: peer.rank for peer in second.peers} == {
+        "j-manager-0": -1, "j-trainer-1": 0, "j-rollout-3": -1, "j-rollout-4": -1, "j-rollout-5": -1, "j-rollout-6": -1,
+    }  # fmt: skip
+
+
+def test_each_epoch_meets_at_a_port_of_its_own() -> None:
+    ports = {given(with_status(running_job(), epoch=epoch), "j-trainer-1").rendezvous for epoch in (1, 2, 3)}
+    assert len(ports) == 3
+
+
+VACANT = (running_job().status.members[0], Member(rank=1))
+
+
+@pytest.mark.parametrize(
+    ("status", "runs"),
+    [
+        pytest.param({}, True, id="all seats are taken"),
+        pytest.param({"members": VACANT}, False, id="a seat is vacant"),
+        pytest.param({"epoch": 0}, False, id="before the first epoch"),
+        pytest.param({"recovery": RecoveryStatus(stage=Stage.RESTARTING)}, True, id="restarting"),
+        pytest.param({"recovery": RecoveryStatus(stage=Stage.WAITING_FOR_BACKOFF)}, False, id="backoff"),
+        pytest.param({"recovery": RecoveryStatus(stage=Stage.WAITING_FOR_POD)}, False, id="a pod is awaited"),
+    ],
+)
+def test_when_trainers_run(status: dict[str, Any], runs: bool) -> None:
+    view = with_status(running_job(), **status)
+    assert given(view, "j-trainer-1").run is runs
+    assert given(view, "j-rollout-3").run, "rollouts generate meanwhile"
+
+
+def test_status_decides_not_the_label() -> None:
+    members = (Member(rank=0, pod="j-rollout-6", uid="uid-j-rollout-6"), running_job().status.members[1])
+    view = with_status(running_job(), members=members, epoch=2)
+    assert (given(view, "j-rollout-6").role, given(view, "j-rollout-6").rank) == (Role.TRAINER, 0)
+    assert not given(view, "j-trainer-1").run, "its seat is another's"
+    stale = with_pod(running_job(), "j-rollout-6", role=Role.TRAINER)
+    assert (given(stale, "j-rollout-6").role, given(stale, "j-rollout-6").run) == (Role.FENCED, False)
+
+
+def test_nobody_runs_in_a_suspended_or_ended_job() -> None:
+    ended = running_job(status=succeed(draft(running_job()), "done").status)
+    for view in (running_job(job(suspend=True)), ended):
+        assert not any(assignment.run for assignment in assignments(view).values())
+
+
+def test_pods_on_their_way_out_are_no_peers() -> None:
+    view = with_pod(running_job(), "j-rollout-3", deleting=True)
+    assert "j-rollout-3" not in {peer.pod for peer in given(view, "j-trainer-1").peers}
+
+
+def test_the_etag_changes_exactly_with_the_rest() -> None:
+    view = running_job()
+    same, other = given(replace(view, now=view.now.replace(hour=10)), "j-trainer-1"), with_status(view, epoch=2)
+    assert given(view, "j-trainer-1").etag == same.etag
+    assert given(view, "j-trainer-1").etag != given(other, "j-trainer-1").etag
+    assert given(view, "j-trainer-1").etag != given(without_pod(view, "j-rollout-3"), "j-trainer-1").etag

@@ -1,0 +1,34 @@
+"""Rule release: a job that ended holds no pods."""
+
+from __future__ import annotations
+
+from tests.operator.build import actions, draft, failed, running_job, with_status
+
+from robustrl_api.status import ConditionType
+from robustrl_operator.plan import DeletePod, plan
+from robustrl_operator.plan.rules import release
+from robustrl_operator.plan.rules.conditions import condition, succeed
+
+ENDED = with_status(running_job(), conditions=succeed(draft(running_job()), "done").status.conditions)
+
+
+def test_a_running_job_keeps_its_pods() -> None:
+    assert release.apply(draft(running_job())).actions == ()
+
+
+def test_every_pod_goes_and_those_of_lost_nodes_by_force() -> None:
+    after = release.apply(draft(ENDED, {"j-rollout-3": failed("Node", "NodeLost")}))
+    assert {a.name: a.force for a in actions(after, DeletePod)} == {p.name: p.name == "j-rollout-3" for p in ENDED.pods}
+
+
+def test_no_rule_runs_for_a_job_that_ended() -> None:
+    decided = plan(ENDED, {"uid-j-trainer-1": failed("Pod")})
+    assert decided.status.epoch == 1
+    assert decided.status.incidents == ()
+    assert all(isinstance(action, DeletePod) for action in decided.actions)
+
+
+def test_an_end_is_not_taken_back() -> None:
+    status = plan(ENDED, {}).status
+    assert next(c for c in status.conditions if c.type == ConditionType.SUCCEEDED).status == "True"
+    assert condition(draft(ENDED), ConditionType.READY, False, "Ended").ended

@@ -1,0 +1,98 @@
+"""Rule 3: a lost trainer's seat goes to the best rollout to spare, in the same status that raises the epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.operator.build import NOW, SECOND, draft, failed, job, running_job, saying, with_pod, with_status
+
+from robustrl_operator.analyze import Cause, Health, Verdict
+from robustrl_operator.plan.rules import trainer_lost
+from robustrl_operator.view import JobView
+
+LOST = failed("Node", "NodeLost")
+STARTING = Verdict(Health.STARTING)
+SUSPECT = Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST)
+
+
+def seats(view: JobView, verdicts: dict[str, Verdict]) -> list[str]:
+    return [member.pod for member in trainer_lost.apply(draft(view, verdicts)).status.members]
+
+
+@pytest.mark.parametrize(
+    ("patch", "verdicts", "wanted"),
+    [
+        pytest.param({}, {}, ["j-trainer-1", "j-trainer-2"], id="nobody lost"),
+        pytest.param({}, {"j-trainer-1": LOST}, ["j-rollout-6", "j-trainer-2"], id="youngest rollout, same rank"),
+        pytest.param({}, {"j-trainer-1": LOST, "j-trainer-2": LOST}, ["j-rollout-6", "j-rollout-5"], id="two lost"),
+        pytest.param({}, {"j-trainer-2": LOST, "j-rollout-6": STARTING}, ["j-trainer-1", "j-rollout-5"],
+                     id="one that starts is no standby"),
+        pytest.param({}, {"j-trainer-2": LOST, "j-rollout-6": SUSPECT}, ["j-trainer-1", "j-rollout-5"],
+                     id="nor one that is suspect"),
+        pytest.param({}, {"j-trainer-2": LOST, "j-rollout-6": LOST, "j-rollout-5": LOST}, ["j-trainer-1", ""],
+                     id="never below minReplicas"),
+        pytest.param({"rollout": {"minReplicas": 3}}, {"j-trainer-1": LOST, "j-trainer-2": LOST},
+                     ["j-rollout-6", ""], id="one to spare for two"),
+        pytest.param({"rollout": {"minReplicas": 4}}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="none to spare"),
+        pytest.param({"mode": "Sync", "maxStaleness": 0}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="Sync"),
+        pytest.param({"mode": "SemiSync"}, {"j-trainer-1": LOST}, ["j-rollout-6", "j-trainer-2"], id="SemiSync"),
+        pytest.param({"recovery": {"standby": {"mode": "Off"}}}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="Off"),
+        pytest.param({}, {"j-trainer-1": failed()}, ["j-trainer-1", "j-trainer-2"], id="process only: rule 2"),
+        pytest.param({"recovery": {"strategy": "WholeJob"}}, {"j-trainer-1": LOST}, ["j-trainer-1", "j-trainer-2"],
+                     id="WholeJob has its own rule"),
+    ],
+)  # fmt: skip
+def test_who_takes_the_seat(patch: dict[str, Any], verdicts: dict[str, Verdict], wanted: list[str]) -> None:
+    assert seats(running_job(job(**patch)), verdicts) == wanted
+
+
+def test_admitted_engines_are_promoted_first() -> None:
+    """They hold the newest weights."""
+    view = saying(running_job(), "j-rollout-6", admitted=False)
+    assert seats(view, {"j-trainer-1": LOST})[0] == "j-rollout-5"
+
+
+def test_a_rollout_without_address_is_not_promoted() -> None:
+    view = with_pod(running_job(), "j-rollout-6", address="")
+    assert seats(view, {"j-trainer-1": LOST})[0] == "j-rollout-5"
+
+
+def test_one_fault_one_epoch() -> None:
+    after = trainer_lost.apply(draft(running_job(), {"j-trainer-1": LOST, "j-trainer-2": LOST}))
+    assert after.status.epoch == 2
+    assert len(after.status.incidents) == 1
+
+
+def test_recovery_says_what_was_seen_and_decided() -> None:
+    after = trainer_lost.apply(draft(running_job(), {"j-trainer-1": failed("Node", "NodeLost", "node n1 is lost")}))
+    recovery = after.status.recovery
+    assert recovery
+    assert (recovery.pod, recovery.cause, recovery.scope) == ("j-trainer-1", "NodeLost", "Node")
+    assert (recovery.evidence, recovery.stage, recovery.step) == ("node n1 is lost", "Restarting", 5)
+    assert recovery.replacement == "j-rollout-6"
+    assert [event.reason for event in after.events] == ["FaultDetected", "RolloutPromoted"]
+
+
+def test_vacant_seat_waits_for_a_pod() -> None:
+    after = trainer_lost.apply(draft(running_job(job(rollout={"minReplicas": 4})), {"j-trainer-1": LOST}))
+    assert after.status.recovery
+    assert after.status.recovery.stage == "WaitingForPod"
+
+
+def test_before_the_first_epoch_a_seat_is_only_vacated() -> None:
+    after = trainer_lost.apply(draft(with_status(running_job(), epoch=0), {"j-trainer-1": LOST}))
+    assert after.status.epoch == 0
+    assert after.status.recovery is None
+    assert after.status.restarts_without_progress == 0
+
+
+def test_outage_is_counted_from_its_first_fault() -> None:
+    view = running_job()
+    first = trainer_lost.apply(draft(view, {"j-trainer-1": LOST})).status
+    later = running_job(status=first, now=NOW + 4 * SECOND)
+    again = trainer_lost.apply(draft(later, {"j-trainer-2": LOST})).status
+    assert again.epoch == 3
+    assert first.recovery
+    assert again.recovery
+    assert again.recovery.detected_time == first.recovery.detected_time

@@ -1,0 +1,49 @@
+"""Rule whole_job: with strategy WholeJob any fault takes every pod away, once."""
+
+from __future__ import annotations
+
+import pytest
+from tests.operator.build import actions, draft, failed, job, running_job, with_pod, with_status
+
+from robustrl_operator.analyze import Cause, Health, Verdict
+from robustrl_operator.plan import DeletePod
+from robustrl_operator.plan.rules import whole_job
+
+WHOLE = running_job(job(recovery={"strategy": "WholeJob"}))
+EXITED = Verdict(Health.SUSPECT, Cause.ENGINE_EXITED, "engine exited")
+LOST_PEER = Verdict(Health.SUSPECT, Cause.PEER_LOST, "a worker lost a peer")
+
+
+@pytest.mark.parametrize(
+    ("pod", "verdict", "restarts"),
+    [
+        ("j-trainer-1", failed(), True),
+        ("j-rollout-3", failed("Pod", "PodDeleted"), True),
+        ("j-manager-0", failed("Node", "NodeLost"), True),
+        ("j-rollout-3", EXITED, True),
+        ("j-trainer-1", LOST_PEER, False),
+    ],
+)
+def test_any_fault_restarts_everything(pod: str, verdict: Verdict, restarts: bool) -> None:
+    after = whole_job.apply(draft(WHOLE, {pod: verdict}))
+    deleted = actions(after, DeletePod)
+    assert len(deleted) == (len(WHOLE.pods) if restarts else 0)
+    assert all(action.force for action in deleted)
+    assert (after.status.epoch, after.status.attempt) == ((2, 1) if restarts else (1, 0))
+    if restarts:
+        assert after.status.members == ()
+        assert after.status.recovery
+        assert (after.status.recovery.scope, after.status.recovery.stage) == ("Job", "WaitingForPod")
+
+
+def test_role_based_jobs_are_left_alone() -> None:
+    view = running_job()
+    assert whole_job.apply(draft(view, {"j-trainer-1": failed()})) == draft(view, {"j-trainer-1": failed()})
+
+
+def test_pods_of_an_earlier_attempt_have_been_answered_already() -> None:
+    """A new operator finds the status written and the pods not yet deleted."""
+    view = with_status(WHOLE, attempt=1, epoch=2, members=())
+    assert not whole_job.apply(draft(view, {"j-trainer-1": failed()})).actions
+    again = with_pod(view, "j-rollout-3", attempt=1)
+    assert whole_job.apply(draft(again, {"j-rollout-3": failed()})).status.attempt == 2
