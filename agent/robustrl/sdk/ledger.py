@@ -1,7 +1,8 @@
 """The training process's calls to the managers: join, batch, commit.
 
-The managers may be away for a while, because a manager restarts alone. So each call is repeated, with bounded and
-jittered delays, until a deadline that is far longer than such a restart. A refusal is final.
+The managers may be away for a while, because a manager restarts alone, and may come back at another address. So each
+call is repeated, with bounded and jittered delays and after asking the agent where they are now, until a deadline that
+is far longer than such a restart. A refusal is final.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,10 +31,14 @@ class LedgerRefused(Exception):
 
 
 class Ledger:
-    """One kept-alive connection to the managers."""
+    """One kept-alive connection to the managers.
 
-    def __init__(self, url: str, epoch: int) -> None:
-        self._address = urlsplit(url).netloc
+    Args:
+        locate: tells the managers' base URL now, or "" while there are none.
+    """
+
+    def __init__(self, locate: Callable[[], str], epoch: int) -> None:
+        self._locate = locate
         self._epoch = epoch
         self._connection: http.client.HTTPConnection | None = None
 
@@ -78,7 +84,10 @@ class Ledger:
 
     def _once(self, path: str, body: str) -> tuple[int, Any]:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._address, timeout=CALL_SECONDS)
+            address = urlsplit(self._locate()).netloc
+            if not address:
+                raise OSError("there are no managers now")
+            self._connection = http.client.HTTPConnection(address, timeout=CALL_SECONDS)
         self._connection.request("POST", path, body, {"Content-Type": "application/json"})
         response = self._connection.getresponse()
         data = response.read()

@@ -66,7 +66,7 @@ def _join(backend: str | None) -> TrainerJob:
             world_size=config.world_size,
             timeout=COLLECTIVE_TIMEOUT,
         )
-    return TrainerJob(config, link, Ledger(config.manager, config.epoch))
+    return TrainerJob(config, link, Ledger(lambda: str(link.ask("manager")["url"]), config.epoch))
 
 
 def _is_peer_lost(error: BaseException) -> bool:

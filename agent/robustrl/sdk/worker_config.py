@@ -15,7 +15,6 @@ class WorkerConfig(ApiModel):
     world_size: int
     local_rank: int
     rendezvous: str
-    manager: str
     agent_socket: str
     memory_dir: str
     steps: int

@@ -115,7 +115,6 @@ class TrainerRunner:
             world_size=assignment.world_size,
             local_rank=local_rank,
             rendezvous=assignment.rendezvous,
-            manager=assignment.manager,
             agent_socket=str(self._memory.socket),
             memory_dir=str(self._memory.root),
             steps=self._config.steps,
@@ -141,6 +140,8 @@ class TrainerRunner:
             self._committed(Version(message["epoch"], message["step"]))
         elif operation == "publish":
             await self._publisher.publish(Version(message["epoch"], message["step"]), str(message["path"]))
+        elif operation == "manager":
+            return {"url": self._assignment.manager if self._assignment else ""}
         elif operation == "restore":
             return await self._restore(message)
         return None

@@ -41,6 +41,8 @@ def build_pod(job: RLJob, action: CreatePod, control_url: str) -> Manifest:
     spec["restartPolicy"] = "Always"
     if action.role is Role.MANAGER:
         _keep_apart(spec, job.metadata.name)
+    if action.avoid_nodes:
+        _avoid(spec, action.avoid_nodes)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(job, action, template), "spec": spec}
 
 
@@ -127,3 +129,12 @@ def _keep_apart(spec: Manifest, job: str) -> None:
     term = {"weight": 100, "podAffinityTerm": {"labelSelector": others, "topologyKey": "kubernetes.io/hostname"}}
     affinity = spec.setdefault("affinity", {}).setdefault("podAntiAffinity", {})
     affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", []).append(term)
+
+
+def _avoid(spec: Manifest, nodes: tuple[str, ...]) -> None:
+    """Keep a replacement off the nodes that were just lost, in each of the alternatives that the user allows."""
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    for term in required.setdefault("nodeSelectorTerms", [{}]):
+        fields = term.setdefault("matchFields", [])
+        fields += [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]

@@ -54,7 +54,7 @@ def _trainers_may_run(view: JobView) -> bool:
     full = len(members) == view.spec.trainer.replicas and all(member.uid for member in members)
     recovery = view.status.recovery
     waiting = recovery is not None and recovery.stage in (Stage.WAITING_FOR_BACKOFF, Stage.WAITING_FOR_POD)
-    return full and not waiting and view.status.epoch > 0 and bool(_manager_url(view))
+    return full and not waiting and view.status.epoch > 0
 
 
 def _rendezvous(view: JobView, base: int) -> str:

@@ -20,6 +20,8 @@ class CreatePod:
     role: Role
     service: str = ""
     """Name of the service, for role service."""
+    avoid_nodes: tuple[str, ...] = ()
+    """Nodes known to be lost, though the scheduler may not have heard of it yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def _draw_roles(axis: Any, timeline: Timeline) -> None:
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
     handles = [_patch(colour, role) for role, colour in COLOURS.items() if role != "service"]
-    axis.legend(handles=handles, loc="lower right", ncols=len(handles), fontsize=8)
+    axis.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
 
 
 def _patch(colour: str, label: str) -> Any:

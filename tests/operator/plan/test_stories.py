@@ -190,17 +190,12 @@ def test_engine_that_exits_is_restarted_by_its_agent_alone() -> None:
     assert [i.cause for i in world.incidents("rollout")] == ["EngineExited"]
 
 
-RUNNING_WORKERS_KEEP_AN_ADDRESS = pytest.mark.xfail(
-    strict=True, reason="workers are told the managers' address when they start, so a new manager pod restarts them"
-)
-
-
 @pytest.mark.parametrize(
     "how",
     [
         "exit",
-        pytest.param("delete", marks=RUNNING_WORKERS_KEEP_AN_ADDRESS),
-        pytest.param("node", marks=RUNNING_WORKERS_KEEP_AN_ADDRESS),
+        "delete",
+        "node",
     ],
 )
 def test_manager_fails_alone(how: str) -> None:

@@ -54,6 +54,12 @@ def _create(draft: Draft, role: Role, count: int, service: str = "") -> Draft:
     for _ in range(count):
         serial = draft.status.serial
         name = f"{draft.view.name}-{service or role}-{serial}"
-        draft = draft.set(serial=serial + 1).act(CreatePod(name, role, service))
+        draft = draft.set(serial=serial + 1).act(CreatePod(name, role, service, _lost_nodes(draft)))
         draft = draft.tell(EventReason.POD_CREATED, name)
     return draft
+
+
+def _lost_nodes(draft: Draft) -> tuple[str, ...]:
+    """Nodes whose pods have just been given up. Their room looks free to the scheduler for some seconds yet."""
+    lost = {pod.node for pod in draft.view.pods if pod.node and draft.verdict(pod.uid).node_lost}
+    return tuple(sorted(lost))
