@@ -106,9 +106,21 @@ class Manifest:
             fields = json.loads(data)
             fields["chunks"] = tuple(Chunk(**chunk) for chunk in fields["chunks"])
             fields["tensors"] = tuple(Tensor(**{**t, "shape": tuple(t["shape"])}) for t in fields["tensors"])
-            return cls(**fields)
+            manifest = cls(**fields)
+            manifest._check_chunks()
+            return manifest
         except (ValueError, TypeError, KeyError) as error:
             raise BadManifest(f"unreadable manifest: {error}") from error
+
+    def _check_chunks(self) -> None:
+        """Raise ValueError unless the chunks cover the shard, in order and once."""
+        end = 0
+        for chunk in self.chunks:
+            if chunk.offset != end or chunk.size_bytes < 1:
+                raise ValueError(f"a chunk begins at {chunk.offset} where {end} is due")
+            end += chunk.size_bytes
+        if end != self.size_bytes:
+            raise ValueError(f"the chunks end at {end}, the shard at {self.size_bytes}")
 
 
 def digest_of(data: Buffer) -> str:

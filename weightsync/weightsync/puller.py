@@ -119,9 +119,12 @@ async def pull(
 
     Raises:
         Incomplete: no source had the rest.
+        ValueError: the destination is of another size.
     """
     started = time.monotonic()
-    target = np.frombuffer(destination, np.uint8)
+    target = np.frombuffer(destination, np.uint8) if len(destination) else np.empty(0, np.uint8)
+    if len(target) != manifest.size_bytes:
+        raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the destination has {len(target)}")
     missing = deque(_copy_held(manifest, target, held))
     skipped = manifest.size_bytes - sum(manifest.chunks[index].size_bytes for index in missing)
     used = 0
