@@ -1,0 +1,241 @@
+"""Checkpoints: complete or absent, checked wherever they come from, found at the nearest place that has a good one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from robustrl.checkpoint import folder as folders
+from robustrl.checkpoint.archive import Archive
+from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
+from robustrl.checkpoint.folder import MANIFEST, BadCopy, Manifest
+from robustrl.checkpoint.shelf import Shelf
+from robustrl.supervisor.http import AgentEndpoint
+from robustrl.supervisor.state import PodState
+from robustrl_api.control import Peer
+from robustrl_api.names import Role
+from robustrl_api.version import Version
+
+V = Version(2, 7)
+Serve = Callable[[Shelf], Awaitable[Peer]]
+
+
+def made(shelf: Shelf, version: Version = V, rank: int = 0, content: bytes = b"weights") -> str:
+    """A checkpoint on a shelf; its root digest."""
+    path = shelf.folder(version, rank)
+    path.mkdir(parents=True)
+    (path / "model.safetensors").write_bytes(content)
+    (path / "rng").write_bytes(b"rng")
+    return folders.seal(path).root
+
+
+def damage(shelf: Shelf, version: Version = V, rank: int = 0) -> None:
+    """One bit, the size unchanged."""
+    path = shelf.folder(version, rank) / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[3] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "memory", keep=2)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "storage", keep=3)
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Serves shelves as other pods' agents do."""
+    endpoints: list[AgentEndpoint] = []
+
+    async def begin(shelf: Shelf) -> Peer:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        name = f"peer-{len(endpoints)}"
+        endpoint = AgentEndpoint(PodState(name, Role.TRAINER), shelf, "127.0.0.1", port)
+        await endpoint.start()
+        endpoints.append(endpoint)
+        return Peer(pod=name, role=Role.TRAINER, address="127.0.0.1", agent_port=port, rank=len(endpoints))
+
+    yield begin
+    for endpoint in endpoints:
+        await endpoint.close()
+
+
+def content(path: Path) -> bytes:
+    return (path / "model.safetensors").read_bytes()
+
+
+# The folder.
+
+
+def test_sealed_folder_verifies(memory: Shelf) -> None:
+    root = made(memory)
+    assert folders.verify(memory.folder(V, 0), frozenset({root})).root == root
+
+
+def flip(path: Path) -> None:
+    data = bytearray((path / "model.safetensors").read_bytes())
+    data[0] ^= 1
+    (path / "model.safetensors").write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flipped bit": flip,
+    "cut short": lambda path: (path / "model.safetensors").write_bytes(b"w"),
+    "file missing": lambda path: (path / "rng").unlink(),
+    "manifest missing": lambda path: (path / MANIFEST).unlink(),
+    "manifest garbled": lambda path: (path / MANIFEST).write_text("{"),
+    "manifest of another": lambda path: (path / MANIFEST).write_text(Manifest(()).to_json()),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_found(memory: Shelf, name: str) -> None:
+    root = made(memory)
+    DAMAGES[name](memory.folder(V, 0))
+    with pytest.raises(BadCopy):
+        folders.verify(memory.folder(V, 0), frozenset({root}))
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "..", "", MANIFEST])
+def test_manifest_cannot_name_a_path_out_of_the_folder(name: str) -> None:
+    with pytest.raises(BadCopy, match="no plain file name"):
+        Manifest.from_json(f'[["{name}", 1, "00"]]')
+
+
+def test_copy_is_complete_or_absent(memory: Shelf, storage: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = made(memory)
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folders, "put_in_place", fails)
+        with pytest.raises(OSError, match="No space"):
+            folders.copy(memory.folder(V, 0), storage.folder(V, 0))
+    assert storage.copies(V) == []
+    folders.copy(memory.folder(V, 0), storage.folder(V, 0))
+    folders.verify(storage.folder(V, 0), frozenset({root}))
+
+
+# The shelf.
+
+
+def test_newest_are_kept_by_step_and_the_committed_one_always(memory: Shelf) -> None:
+    versions = [Version(1, 5), Version(1, 6), Version(1, 9), Version(2, 7)]
+    for version in versions:
+        made(memory, version)
+    assert memory.versions() == [Version(1, 5), Version(1, 6), Version(2, 7), Version(1, 9)]
+    memory.prune(Version(1, 6))
+    assert memory.versions() == [Version(1, 6), Version(2, 7), Version(1, 9)]
+
+
+def test_what_is_no_version_is_left_alone(memory: Shelf) -> None:
+    made(memory)
+    (memory.root / "lost+found").mkdir()
+    memory.prune(V)
+    assert (memory.root / "lost+found").is_dir()
+
+
+# Finding one.
+
+
+async def test_own_memory_comes_first(memory: Shelf, storage: Shelf) -> None:
+    root = made(memory)
+    made(storage)
+    assert await obtain(Wanted(V, frozenset({root}), 0), memory, storage, []) == memory.folder(V, 0)
+
+
+async def test_another_ranks_copy_of_the_same_will_do(memory: Shelf) -> None:
+    root = made(memory, rank=3)
+    assert await obtain(Wanted(V, frozenset({root}), 0), memory, None, []) == memory.folder(V, 3)
+
+
+async def test_damaged_copy_is_skipped_and_a_peers_taken(memory: Shelf, tmp_path: Path, serve: Serve) -> None:
+    root = made(memory)
+    damage(memory)
+    other = Shelf(tmp_path / "other", 2)
+    made(other)
+    found = await obtain(Wanted(V, frozenset({root}), 0), memory, None, [await serve(other)])
+    assert content(found) == b"weights"
+    assert found == memory.folder(V, 0), "it is in memory from now on"
+
+
+async def test_peer_with_a_damaged_copy_is_left_for_the_next(memory: Shelf, tmp_path: Path, serve: Serve) -> None:
+    bad, good = Shelf(tmp_path / "bad", 2), Shelf(tmp_path / "good", 2)
+    root = made(bad)
+    made(good)
+    damage(bad)
+    peers = [(await serve(bad)).model_copy(update={"rank": 0}), (await serve(good)).model_copy(update={"rank": -1})]
+    found = await obtain(Wanted(V, frozenset({root}), 0), memory, None, peers)
+    assert content(found) == b"weights"
+
+
+async def test_storage_is_the_last_resort(memory: Shelf, storage: Shelf, serve: Serve, tmp_path: Path) -> None:
+    root = made(storage)
+    peer = await serve(Shelf(tmp_path / "empty", 2))
+    assert await obtain(Wanted(V, frozenset({root}), 0), memory, storage, [peer]) == storage.folder(V, 0)
+
+
+async def test_error_names_every_place(memory: Shelf, storage: Shelf, serve: Serve, tmp_path: Path) -> None:
+    root = made(memory)
+    made(storage)
+    damage(memory)
+    damage(storage)
+    empty = await serve(Shelf(tmp_path / "empty", 2))
+    dead = Peer(pod="dead", role=Role.TRAINER, address="127.0.0.1", agent_port=9)
+    with pytest.raises(NoCopy) as caught:
+        await obtain(Wanted(V, frozenset({root}), 0), memory, storage, [empty, dead])
+    for word in ("checkpoint 2.7", "memory:", "storage:", "peer-0:", "dead:"):
+        assert word in str(caught.value)
+
+
+async def test_another_checkpoint_of_the_same_name_is_not_taken(memory: Shelf, serve: Serve, tmp_path: Path) -> None:
+    """What a fenced trainer wrote late: same version, never committed."""
+    other = Shelf(tmp_path / "other", 2)
+    made(other, content=b"never committed")
+    made(memory, content=b"never committed either")
+    with pytest.raises(NoCopy):
+        await obtain(Wanted(V, frozenset({"0" * 32}), 0), memory, None, [await serve(other)])
+
+
+# Archiving.
+
+
+async def test_newest_committed_checkpoint_reaches_storage(memory: Shelf, storage: Shelf) -> None:
+    archive = Archive(memory, storage)
+    task = asyncio.create_task(archive.run())
+    roots = {}
+    for step in (1, 2, 3):
+        roots[step] = made(memory, Version(1, step))
+        archive.committed(Version(1, step))
+    async with asyncio.timeout(10):
+        while not storage.copies(Version(1, 3)):  # noqa: ASYNC110 - a file has no event
+            await asyncio.sleep(0.01)
+    task.cancel()
+    folders.verify(storage.folder(Version(1, 3), 0), frozenset({roots[3]}))
+    assert storage.versions() == [Version(1, 3)], "those it was too slow for are skipped"
+
+
+async def test_unwritable_storage_is_said_and_survived(memory: Shelf, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    archive = Archive(memory, Shelf(tmp_path / "file", 2))
+    task = asyncio.create_task(archive.run())
+    made(memory)
+    archive.committed(V)
+    async with asyncio.timeout(10):
+        while not archive.last_error:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert "checkpoint 2.7 could not be written" in archive.last_error
+    assert not task.done()
+    task.cancel()
