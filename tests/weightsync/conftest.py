@@ -10,7 +10,7 @@ import pytest
 from weightsync import transport
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def _ucx_ends_with_the_tests() -> Iterator[None]:
     yield
     if "ucxx" in sys.modules:

@@ -1,0 +1,114 @@
+"""The training process's calls to the managers: a refusal is final, an absence is waited out, a move is followed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from robustrl.sdk import ledger as module
+from robustrl.sdk.ledger import Fenced, Ledger, LedgerRefused
+
+
+class Managers(ThreadingHTTPServer):
+    """Answers each call with the next of `answers`, the last one for ever."""
+
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        self.answers: list[tuple[int, object]] = [(200, {"step": 1})]
+        self.seen: list[tuple[str, object]] = []
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Managers
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.seen.append((self.path, body))
+        answers = self.server.answers
+        status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def managers() -> Iterator[Managers]:
+    server = Managers()
+    yield server
+    server.stop()
+
+
+def test_every_call_carries_its_epoch(managers: Managers) -> None:
+    ledger = Ledger(lambda: managers.url, epoch=3)
+    ledger.join(0, 2, "p")
+    ledger.commit(4, "b", {"0": "d"}, {})
+    assert managers.seen[0][0] == "/v1/epochs/3/join"
+    assert managers.seen[1][0] == "/v1/commits/4"
+    assert managers.seen[1][1]["epoch"] == 3  # type: ignore[index]
+
+
+def test_fenced_is_final(managers: Managers) -> None:
+    managers.answers = [(409, {"error": "Fenced", "message": "epoch 4 rules"})]
+    with pytest.raises(Fenced, match="epoch 4 rules"):
+        Ledger(lambda: managers.url, 3).join(0, 2, "p")
+    assert len(managers.seen) == 1
+
+
+def test_refusal_is_final(managers: Managers) -> None:
+    managers.answers = [(400, {"error": "WrongBatch", "message": "step 4 has another"})]
+    with pytest.raises(LedgerRefused, match="WrongBatch: step 4 has another"):
+        Ledger(lambda: managers.url, 3).commit(4, "b", {}, {})
+
+
+def test_trouble_inside_the_managers_is_tried_again(managers: Managers) -> None:
+    managers.answers = [(500, {}), (503, {}), (200, {"step": 5})]
+    assert Ledger(lambda: managers.url, 3).join(0, 2, "p") == {"step": 5}
+    assert len(managers.seen) == 3
+
+
+def test_batch_that_is_not_full_is_asked_for_again(managers: Managers) -> None:
+    managers.answers = [(200, None), (200, {"batch": "b"})]
+    assert Ledger(lambda: managers.url, 3).batch(1, 0, 2) == {"batch": "b"}
+
+
+def test_managers_away_and_back_elsewhere() -> None:
+    """They come back at another address; the caller only sees that it took longer."""
+    first = Managers()
+    ledger, where = Ledger(lambda: where[0], 3), [first.url]
+    ledger.join(0, 2, "p")
+    first.stop()
+    where[0] = ""
+    answers: list[object] = []
+    caller = threading.Thread(target=lambda: answers.append(ledger.join(0, 2, "p")), daemon=True)
+    caller.start()
+    caller.join(0.2)
+    assert caller.is_alive()
+    second = Managers()
+    where[0] = second.url
+    caller.join(10)
+    assert answers == [{"step": 1}]
+    second.stop()
+
+
+def test_managers_that_stay_away_end_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AWAY_SECONDS", 0.1)
+    with pytest.raises(TimeoutError, match="have been away"):
+        Ledger(lambda: "http://127.0.0.1:9", 3).join(0, 2, "p")

@@ -1,0 +1,145 @@
+"""Playing trainer: which exit is the fault, and that an epoch is started once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.process import PEER_LOST_STATUS, Supervised
+from robustrl.supervisor.state import PodState
+from robustrl.supervisor.trainer_runner import TrainerRunner
+from robustrl_api.control import Assignment, ChildState
+from robustrl_api.names import Role
+from robustrl_api.pod_config import PodConfig
+
+ASSIGNMENT = Assignment(role=Role.TRAINER, epoch=3, run=True, rank=1, world_size=4, rendezvous="10.0.0.1:29503")
+
+
+class FakeWorker(Supervised):
+    """A worker whose end the test decides."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(0, asyncio.get_running_loop().create_future())
+        self.last_lines.append(words)
+        self.killed = False
+
+    def end(self, code: int) -> None:
+        if not self.ended.done():
+            self.ended.set_result(code)
+
+    def kill(self) -> None:
+        self.killed = True
+        self.end(-9)
+
+
+class FakeLauncher:
+    def __init__(self) -> None:
+        self.workers: list[FakeWorker] = []
+        self.environments: list[Mapping[str, str]] = []
+
+    async def launch(self, command: Sequence[str], env: Mapping[str, str]) -> Supervised:
+        if command == ("missing",):
+            raise OSError("no such program")
+        self.environments.append(env)
+        self.workers.append(FakeWorker(f"words of {len(self.workers)}"))
+        return self.workers[-1]
+
+
+class Bench:
+    """One pod's trainer runner with two workers."""
+
+    def __init__(self, folder: Path, command: tuple[str, ...] = ("python", "train.py")) -> None:
+        self.config = PodConfig(
+            job="j", namespace="ns", role=Role.TRAINER, control_url="http://127.0.0.1:1", processes_per_pod=2, steps=9,
+            memory_dir=str(folder), trainer_command=command,
+        )  # fmt: skip
+        self.memory = PodMemory(self.config)
+        assert self.memory.prepare() == ""
+        self.state = PodState("p", Role.TRAINER)
+        self.launcher = FakeLauncher()
+
+    async def start(self, assignment: Assignment = ASSIGNMENT) -> TrainerRunner:
+        runner = TrainerRunner(
+            self.config, self.state, cast(Any, self.launcher), self.memory, cast(Any, None)
+        )  # fmt: skip
+        await runner.start(assignment)
+        await self.until(ChildState.RUNNING, ChildState.EXITED)
+        return runner
+
+    async def until(self, *states: ChildState) -> None:
+        async with asyncio.timeout(5):
+            while self.state.child.state not in states:
+                self.state.changed.clear()
+                await self.state.changed.wait()
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "peer_lost", "words"),
+    [
+        pytest.param([0, 0], 0, False, None, id="all well"),
+        pytest.param([7, None], 7, False, "words of 0", id="the other is ended too"),
+        pytest.param([PEER_LOST_STATUS, 7], 7, False, "words of 1", id="a lost peer does not mask the fault"),
+        pytest.param([PEER_LOST_STATUS, PEER_LOST_STATUS], PEER_LOST_STATUS, True, "words of 0", id="both lost a peer"),
+        pytest.param([PEER_LOST_STATUS, None], PEER_LOST_STATUS, True, "words of 0", id="one lost a peer"),
+        pytest.param([0, 7], 7, False, "words of 1", id="one ended well before"),
+        pytest.param([-9, None], -9, False, "words of 0", id="killed"),
+    ],
+)
+async def test_which_exit_is_reported(
+    tmp_path: Path, ends: list[int | None], code: int, peer_lost: bool, words: str | None
+) -> None:
+    bench = Bench(tmp_path)
+    runner = await bench.start()
+    for worker, end in zip(bench.launcher.workers, ends, strict=True):
+        if end is not None:
+            worker.end(end)
+            await asyncio.sleep(0)
+    await bench.until(ChildState.EXITED)
+    last = bench.state.child.last_exit
+    assert last is not None
+    assert (last.code, last.peer_lost) == (code, peer_lost)
+    assert words is None or last.message == words
+    assert bench.state.child.epoch == 3
+    assert all(worker.ended.done() for worker in bench.launcher.workers), "no worker is left behind"
+    await runner.stop()
+
+
+async def test_an_epoch_is_started_once_whatever_happens_to_the_agent(tmp_path: Path) -> None:
+    await (await Bench(tmp_path).start()).stop()
+    second = Bench(tmp_path)
+    runner = await second.start()
+    assert second.launcher.workers == []
+    assert second.state.child.state is ChildState.EXITED
+    assert second.state.child.last_exit
+    assert second.state.child.last_exit.code == -9
+    await runner.stop()
+    third = Bench(tmp_path)
+    runner = await third.start(ASSIGNMENT.model_copy(update={"epoch": 4}))
+    assert len(third.launcher.workers) == 2
+    await runner.stop()
+    assert all(worker.killed for worker in third.launcher.workers)
+
+
+async def test_workers_find_the_names_torchrun_uses(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    runner = await bench.start()
+    assert [(e["RANK"], e["LOCAL_RANK"], e["WORLD_SIZE"]) for e in bench.launcher.environments] == [
+        ("2", "0", "4"), ("3", "1", "4"),
+    ]  # fmt: skip
+    assert {(e["MASTER_ADDR"], e["MASTER_PORT"]) for e in bench.launcher.environments} == {("10.0.0.1", "29503")}
+    await runner.stop()
+
+
+async def test_command_that_cannot_be_started_is_an_exit_with_words(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, command=("missing",))
+    runner = await bench.start()
+    await bench.until(ChildState.EXITED)
+    assert bench.state.child.last_exit
+    assert bench.state.child.last_exit.code == 127
+    assert "missing cannot be started" in bench.state.child.last_exit.message
+    await runner.stop()
