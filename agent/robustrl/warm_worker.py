@@ -2,7 +2,7 @@
 
 It imports torch and what the training script imports at its top level, makes one optimizer step on the CPU (the
 first one imports a good deal more), and touches no device and starts no thread, so that forking it is safe. It forks
-one process for each request on its socket and reports their ends.
+one process for each request on its socket.
 
 Loading takes seconds, so it is done in stages, and requests are looked at between them: an inference engine is forked
 as soon as torch is there, a trainer when everything is. What only a trainer needs is loaded once the agent says so (or
@@ -22,9 +22,9 @@ import json
 import os
 import runpy
 import selectors
-import signal
 import socket
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -84,25 +84,15 @@ class WarmWorker:
         self._stages = deque(stages)
         self._waiting: list[tuple[dict[str, Any], int]] = []
         self._may_load_all = False
-        self._selector = selectors.DefaultSelector()
-        self._wake_read, self._wake_write = socket.socketpair()
+        self._agent = os.getppid()
 
     def serve(self) -> None:
-        """Fork on request, report ends. Returns in a forked child never; in the parent when the agent is gone."""
-        for end in (self._wake_read, self._wake_write):
-            end.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
-        self._selector.register(self._channel, selectors.EVENT_READ)
-        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        """Fork on request. Returns in a forked child never; in the parent when the agent is gone."""
+        selector = selectors.DefaultSelector()
+        selector.register(self._channel, selectors.EVENT_READ)
         while True:
-            for key, _ in self._selector.select(0 if self._next_stage() else None):
-                if key.fileobj is self._wake_read:
-                    with contextlib.suppress(BlockingIOError):
-                        self._wake_read.recv(4096)
-                elif not self._receive():
-                    return
-            self._reap()
+            if selector.select(0 if self._next_stage() else None) and not self._receive():
+                return
             if self._next_stage():
                 self._stages.popleft()()
             self._fork_what_can_be()
@@ -130,23 +120,21 @@ class WarmWorker:
                 self._fork(request, stderr)
 
     def _fork(self, request: dict[str, Any], stderr: int) -> None:
+        """Fork twice, so that the process becomes the agent's own child.
+
+        The agent sees its end at once, which this interpreter, busy importing, might not for seconds.
+        """
         # Objects that exist now are left alone by the children's garbage collector, so their pages stay shared.
         gc.freeze()
-        pid = os.fork()
-        if pid == 0:
-            self._become(request, stderr)
-        os.close(stderr)
-        self._send({"id": request["id"], "pid": pid})
-
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
+        between = os.fork()
+        if between == 0:
+            pid = os.fork()
             if pid == 0:
-                return
-            self._send({"pid": pid, "code": os.waitstatus_to_exitcode(status)})
+                self._become(request, stderr)
+            self._send({"id": request["id"], "pid": pid})
+            os._exit(0)
+        os.close(stderr)
+        os.waitpid(between, 0)
 
     def _become(self, request: dict[str, Any], stderr: int) -> None:
         """Turn this fork into the requested program. Never returns."""
@@ -167,13 +155,13 @@ class WarmWorker:
     def _detach(self, stderr: int) -> None:
         from robustrl.supervisor.process import die_with_parent
 
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        self._selector.close()
-        for end in (self._channel, self._wake_read, self._wake_write):
-            end.close()
+        self._channel.close()
         os.setsid()
+        while os.getppid() != self._agent:
+            time.sleep(0.0002)
         die_with_parent()
+        if os.getppid() != self._agent:
+            os._exit(1)
         os.dup2(stderr, 2)
         os.close(stderr)
 

@@ -1,4 +1,4 @@
-"""Faults in a job on the development cluster. Each returns the moment at which it struck, in seconds since the epoch."""
+"""Faults in a job on the development cluster. Each returns the moment it struck, in seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -10,19 +10,15 @@ from robustrl_e2e.cluster import machine
 from robustrl_e2e.cluster_job import ClusterJob
 from robustrl_e2e.stack import NAMESPACE
 
-# Runs in the pod: kills the warm worker's (or the agent's) child, and says when.
+# Runs in the pod: kills the process under the agent's care, which leads a session of its own, and says when.
 _KILL_CHILD = """
 import os, signal, time
-def field(pid, n):
-    return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[n]
-def line(pid):
-    return open(f"/proc/{pid}/cmdline").read()
-pids = [int(p) for p in os.listdir("/proc") if p.isdecimal() and int(p) != os.getpid()]
-warm = {p for p in pids if "robustrl.warm_worker" in line(p) and field(p, 1) == "1"}
-children = [p for p in pids if int(field(p, 1)) in warm]
-children = children or [p for p in pids if field(p, 1) == "1" and p not in warm]
+def stat(pid):
+    return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+child = next(pid for pid in pids if stat(pid)[1] == "1" and stat(pid)[3] == str(pid))
 now = time.time()
-os.kill(children[0], signal.SIGKILL)
+os.kill(child, signal.SIGKILL)
 print(now)
 """
 

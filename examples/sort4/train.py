@@ -4,12 +4,13 @@ Plain data-parallel PyTorch. What RobustRL adds is `job`: whatever machine dies 
 of this script picks up at the step after the last committed one, with the same batch and the same weights.
 """
 
-import robustrl
 import torch
 from sort4 import grpo
 from sort4.model import build_model
 from sort4.schedule import learning_rate
 from torch.nn.parallel import DistributedDataParallel
+
+import robustrl
 
 GRADIENT_NORM = 0.5
 

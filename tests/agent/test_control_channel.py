@@ -54,7 +54,7 @@ class Channel:
 
 
 async def serve(hub: ControlHub, port: int, channel: list[Channel]) -> web.AppRunner:
-    app = control_app(hub, Tokens(), lambda: [])
+    app = control_app(hub, Tokens())
 
     async def count(_request: web.Request, _response: web.StreamResponse) -> None:
         channel[0].posts += 1

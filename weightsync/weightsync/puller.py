@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weightsync.manifest import BadManifest, Manifest, digest_of
-from weightsync.transport import Address, Connection, TransportError
+from weightsync.transport import Address, Connection, SourceRefused, TransportError
 from weightsync.wire import REPLY_BYTES, REQUEST_TAG, Operation, Reply, Request, Status
 
 log = logging.getLogger(__name__)
@@ -74,15 +74,15 @@ class _Session:
             async with self._order:
                 await self._connection.send(np.frombuffer(request.pack(), np.uint8), REQUEST_TAG, seconds)
             await answer
-            reply = Reply.unpack(frame.tobytes())
-            if reply.status is not Status.OK:
-                raise TransportError(f"the source says {reply.status.name}")
             await data
-            return reply.size_bytes
         except BaseException:
             self._connection.abort()
             await asyncio.gather(answer, data, return_exceptions=True)
             raise
+        reply = Reply.unpack(frame.tobytes())
+        if reply.status is not Status.OK:
+            raise SourceRefused(f"the source says {reply.status.name}")
+        return reply.size_bytes
 
 
 async def fetch_manifest(
@@ -136,7 +136,8 @@ async def pull(
         try:
             await _pull_from(source, manifest, missing, target)
         except (TransportError, BadManifest) as error:
-            log.warning("leaving source %s: %s", source, error)
+            level = logging.DEBUG if isinstance(error, SourceRefused) else logging.WARNING
+            log.log(level, "leaving source %s: %s", source, error)
             problems.append(f"{source}: {error}")
     if missing:
         why = "; ".join(problems) or "there is no source"

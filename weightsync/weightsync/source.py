@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 3600.0
 SEND_SECONDS = 30.0
+REFUSAL = memoryview(bytes(1))
 KEPT_VERSIONS = 2
 """The newest version and the one before it, for pullers that are half-way through."""
 
@@ -90,9 +91,10 @@ class Source:
         status, data = self._find(request)
         reply = np.frombuffer(Reply(status, len(data)).pack(), np.uint8)
         await connection.send(reply, request.reply_tag, SEND_SECONDS)
-        if status is Status.OK:
-            await connection.send(np.frombuffer(data, np.uint8), request.data_tag, SEND_SECONDS)
-            self.bytes_sent += len(data)
+        # A refusal sends a byte too: the puller has posted a receive, and to cancel it would cost the connection.
+        payload = data if status is Status.OK else REFUSAL
+        await connection.send(np.frombuffer(payload, np.uint8), request.data_tag, SEND_SECONDS)
+        self.bytes_sent += len(data)
 
     def _find(self, request: Request) -> tuple[Status, memoryview]:
         held = self._held.get(request.root)

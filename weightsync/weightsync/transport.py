@@ -36,6 +36,10 @@ class TransportError(Exception):
     """The connection failed, or the peer did not answer in time."""
 
 
+class SourceRefused(TransportError):
+    """The source is well and has not got what was asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a source listens."""

@@ -12,6 +12,8 @@ from robustrl_api.version import Version
 
 log = logging.getLogger(__name__)
 
+FLUSH_SECONDS = 5.0
+
 
 class Archive:
     """One background copier. It writes the newest committed checkpoint and skips those it was too slow for."""
@@ -42,6 +44,16 @@ class Archive:
             except OSError as error:
                 self.last_error = f"checkpoint {version} could not be written to storage: {error}"
                 log.warning("%s", self.last_error)
+
+    async def flush(self) -> None:
+        """Copy the newest committed checkpoint now, if it is not in storage: this pod is about to go."""
+        if self._wanted is None:
+            return
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await asyncio.to_thread(self._store, self._wanted)
+        except (OSError, TimeoutError) as error:
+            log.warning("checkpoint %s was not handed over to storage: %s", self._wanted, error)
 
     def _store(self, version: Version) -> None:
         self._memory.prune(version)

@@ -14,7 +14,7 @@ from robustrl.managers.config import ManagerConfig
 from robustrl.managers.engine_client import EngineClient
 from robustrl.managers.ledger import Ledger
 from robustrl.managers.request_manager import RequestManager, RolloutsFail
-from robustrl.managers.rollout_manager import Engine, EngineReport, EngineState, RolloutManager
+from robustrl.managers.rollout_manager import Engine, EngineReport, RolloutManager
 from robustrl.managers.versions import Announcement, Versions
 from robustrl_api.version import Version
 
@@ -158,10 +158,8 @@ class Managers:
 
 
 def _holds(engine: Engine, version: Version) -> bool:
-    """Whether there may be chunks of ``version`` at this engine: it has them all, or serves while it
-    pulls."""
-    report = engine.report
-    return report.holder is not None and (report.version == version or report.state is EngineState.PULLING)
+    """Whether this engine has all of ``version`` and hands it on."""
+    return engine.report.holder is not None and engine.report.version == version
 
 
 def _engine(engine: Engine) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.manager_runner import ManagerRunner
 from robustrl.supervisor.managers_client import ManagersClient
 from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.process import adopt_orphans
 from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.rollout_runner import RolloutRunner
 from robustrl.supervisor.runner import Runner
@@ -66,6 +67,7 @@ class Agent:
             await self._close(tasks)
 
     async def _start(self) -> None:
+        adopt_orphans()
         problem = self._memory.prepare()
         if problem:
             log.error("%s", problem)
@@ -80,7 +82,7 @@ class Agent:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._runner is not None:
-            await self._runner.stop()
+            await self._runner.stop(leaving=True)
         await self._launcher.close()
         await self._endpoint.close()
         await self._publisher.close()

@@ -50,7 +50,7 @@ class ManagerRunner:
         self._assignment = assignment
         self._changed.set()
 
-    async def stop(self) -> None:
+    async def stop(self, *, leaving: bool = False) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -19,6 +19,7 @@ BAD_INPUT_STATUS = 78
 """A process's exit status when what the user gave it cannot work (sysexits.h: EX_CONFIG)."""
 LAST_LINES = 30
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 _prctl: Any = ctypes.CDLL(None).prctl
@@ -27,6 +28,28 @@ _prctl: Any = ctypes.CDLL(None).prctl
 def die_with_parent() -> None:
     """Run in a child before its program starts: no process may outlive the one that watches it."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends, as PID 1 of a container is anyway."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def ended(pid: int) -> asyncio.Future[int]:
+    """The exit status of a child that asyncio did not start, seen by its pidfd as soon as it ends."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[int] = loop.create_future()
+    descriptor = os.pidfd_open(pid)
+
+    def reap() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        _, status = os.waitpid(pid, 0)
+        if not future.done():
+            future.set_result(os.waitstatus_to_exitcode(status))
+
+    loop.add_reader(descriptor, reap)
+    return future
 
 
 @dataclass

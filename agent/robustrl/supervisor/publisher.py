@@ -12,6 +12,7 @@ import logging
 import mmap
 import os
 from pathlib import Path
+from typing import Any
 
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
 from robustrl_api.version import Version
@@ -40,6 +41,7 @@ class Publisher:
         self._host, self._port, self._chunk_bytes = host, port, chunk_bytes
         self._source: asyncio.Future[Source] = asyncio.get_running_loop().create_future()
         self._newest = Version(0, 0)
+        self._leaving: set[asyncio.Task[Any]] = set()
         self.address: Address | None = None
 
     async def start(self) -> None:
@@ -55,6 +57,16 @@ class Publisher:
     async def ready(self) -> Source:
         """The source, once it listens."""
         return await asyncio.shield(self._source)
+
+    def see_out(self, pull: asyncio.Task[Any]) -> None:
+        """Own a pull whose engine is gone, until it ends."""
+        self._leaving.add(pull)
+        pull.add_done_callback(self._seen_out)
+
+    def _seen_out(self, pull: asyncio.Task[Any]) -> None:
+        self._leaving.discard(pull)
+        if not pull.cancelled() and pull.exception() is not None:
+            log.info("a pull that nobody waits for any more ended: %s", pull.exception())
 
     async def publish(self, version: Version, path: str) -> None:
         """Serve and announce a version that was just committed."""

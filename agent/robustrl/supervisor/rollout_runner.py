@@ -60,13 +60,14 @@ class RolloutRunner:
     async def update(self, assignment: Assignment) -> None:
         self._follower.changed.set()
 
-    async def stop(self) -> None:
+    async def stop(self, *, leaving: bool = False) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._engine is not None:
             self._engine.kill()
             await self._engine.wait()
+        self._follower.close()
         await self._session.close()
         self._state.version, self._state.admitted = "", False
         # The managers hear from the roster as well; this only spares the requests in flight a timeout.

@@ -16,5 +16,9 @@ class Runner(Protocol):
     async def update(self, assignment: Assignment) -> None:
         """Something around the role changed: managers, peers. The role itself goes on."""
 
-    async def stop(self) -> None:
-        """End every process of the role, now."""
+    async def stop(self, *, leaving: bool = False) -> None:
+        """End every process of the role, now.
+
+        Args:
+            leaving: the pod is about to go, and what only it holds should be handed over first.
+        """

@@ -54,13 +54,15 @@ class TrainerRunner:
     async def update(self, assignment: Assignment) -> None:
         self._assignment = assignment
 
-    async def stop(self) -> None:
+    async def stop(self, *, leaving: bool = False) -> None:
         for worker in self._workers:
             worker.kill()
         await asyncio.gather(*(worker.wait() for worker in self._workers), return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if leaving:
+            await self._archive.flush()
         await self._link.close()
         self._state.phase = ""
 

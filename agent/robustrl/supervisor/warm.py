@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from robustrl.supervisor.process import Supervised, die_with_parent, listen_to
+from robustrl.supervisor.process import Supervised, die_with_parent, ended, listen_to
 from robustrl.warm_worker import MAX_MESSAGE_BYTES
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,6 @@ class WarmWorkerClient:
         self._script = script
         self._ids = itertools.count()
         self._forks: dict[int, asyncio.Future[int]] = {}
-        self._ends: dict[int, asyncio.Future[int]] = {}
         self._channel: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -97,7 +96,7 @@ class WarmWorkerClient:
             raise WarmWorkerGone from error
         finally:
             os.close(write_end)
-        child = Supervised(pid, self._ends[pid])
+        child = Supervised(pid, ended(pid))
         child.pump = asyncio.create_task(listen_to(read_end, child), name=f"stderr-{pid}")
         return child
 
@@ -112,12 +111,9 @@ class WarmWorkerClient:
             self._lost()
 
     def _hear(self, message: dict[str, int]) -> None:
-        if "id" in message:
-            # Registered before the caller runs again, so that an end that follows at once is not missed.
-            self._ends[message["pid"]] = asyncio.get_running_loop().create_future()
-            self._forks.pop(message["id"]).set_result(message["pid"])
-        else:
-            self._ends.pop(message["pid"]).set_result(message["code"])
+        started = self._forks.pop(message["id"])
+        if not started.done():
+            started.set_result(message["pid"])
 
     def _lost(self) -> None:
         self._channel = None
@@ -125,10 +121,6 @@ class WarmWorkerClient:
             if not future.done():
                 future.set_exception(WarmWorkerGone())
                 future.exception()
-        for end in self._ends.values():
-            if not end.done():
-                # Forks die with the warm worker, by the parent-death signal.
-                end.set_result(-9)
 
     async def close(self) -> None:
         if self._listener is not None:

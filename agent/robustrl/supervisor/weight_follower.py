@@ -55,6 +55,7 @@ class WeightFollower:
         self._folder = folder
         self._torn_mark = folder / "applying"
         self._held: Held | None = None
+        self._pull_task: asyncio.Task[Held] | None = None
         self.state = ReplicaState.STARTING
         self.version = ""
         """What the engine serves; empty while it serves nothing of ours."""
@@ -87,7 +88,7 @@ class WeightFollower:
                 if self.state is not ReplicaState.STARTING:
                     self._become(ReplicaState.SERVING if self.version and not self.torn else ReplicaState.STARTING)
                 delay = min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
-                if failures % 10 == 0:
+                if failures % 10 == 1:
                     log.warning("weights not updated (again in %.2f s): %s", delay, error)
                 failures += 1
                 await asyncio.sleep(delay)
@@ -101,9 +102,21 @@ class WeightFollower:
         version = Version(current["epoch"], current["step"])
         held = self._held
         if held is None or held.version != version:
-            held = await self._pull(version, current)
-            self._held = held
+            held = await self._finish_pull(version, current)
         await self._apply(engine, held)
+
+    async def _finish_pull(self, version: Version, current: dict[str, object]) -> Held:
+        """Pull in a task that outlives the engine: what it brings serves the next engine and the neighbours as well,
+        and UCX does not take kindly to being cut off in the middle of a transfer."""
+        if self._pull_task is None or self._pull_task.done():
+            self._pull_task = asyncio.create_task(self._pull(version, current), name="pull")
+        self._held = await asyncio.shield(self._pull_task)
+        return self._held
+
+    def close(self) -> None:
+        """Leave a pull that is under way to end by itself; its own deadlines bound it."""
+        if self._pull_task is not None and not self._pull_task.done():
+            self._publisher.see_out(self._pull_task)
 
     async def _pull(self, version: Version, current: dict[str, object]) -> Held:
         self._become(ReplicaState.PULLING)

@@ -1,4 +1,4 @@
-"""The control endpoint: one long-poll for agents, read-only views for people and dashboards."""
+"""The control endpoint: one long-poll for agents."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from robustrl_operator.control.hub import ControlHub, PodIdentity
 
 MAX_REPORT_BYTES = 64 * 1024
 
-JobsView = Callable[[], list[dict[str, object]]]
-
 
 class Authenticator(Protocol):
     """Tells whose credential a call carries."""
@@ -23,11 +21,10 @@ class Authenticator(Protocol):
         """The pod that the token was made for, or None if it is not valid here."""
 
 
-def control_app(hub: ControlHub, authenticator: Authenticator, jobs: JobsView) -> web.Application:
+def control_app(hub: ControlHub, authenticator: Authenticator) -> web.Application:
     """The endpoint as an aiohttp application."""
     app = web.Application(client_max_size=MAX_REPORT_BYTES)
     app.router.add_post("/v1/report", _report(hub, authenticator))
-    app.router.add_get("/v1/jobs", _jobs(jobs))
     return app
 
 
@@ -47,13 +44,6 @@ def _report(hub: ControlHub, authenticator: Authenticator) -> Callable[[web.Requ
         if assignment is None:
             return _error(404, "UnknownPod", f"{identity.pod} belongs to no job that this operator knows yet")
         return web.Response(body=assignment.model_dump_json(by_alias=True), content_type="application/json")
-
-    return handle
-
-
-def _jobs(jobs: JobsView) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def handle(_request: web.Request) -> web.Response:
-        return web.json_response(jobs())
 
     return handle
 

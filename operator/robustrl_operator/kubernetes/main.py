@@ -110,7 +110,7 @@ class Operator:
         )
 
     async def _serve_control(self, pair: certificates.Certificates) -> web.AppRunner:
-        app = control_app(self._jobs.hub, TokenAuthenticator(self._client), self._jobs.overview)
+        app = control_app(self._jobs.hub, TokenAuthenticator(self._client))
         return await _listen(app, self._settings.control_port, pair)
 
     async def _serve_http(self, body: KubernetesBody) -> web.AppRunner:

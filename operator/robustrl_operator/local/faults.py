@@ -9,6 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from robustrl_api.names import Role
 from robustrl_operator.local.body import LocalBody
@@ -86,23 +87,22 @@ async def _delete(body: LocalBody, pod: PodProcess) -> None:
 
 
 async def _kill_child(body: LocalBody, pod: PodProcess) -> None:
-    """The process under the agent's care: a fork of the warm worker, or the agent's direct child."""
-    warm = {pid for pid, line in pod.descendants() if "robustrl.warm_worker" in line and _parent(pid) == _pid(pod)}
-    for pid, line in pod.descendants():
-        if pid not in warm and (_parent(pid) in warm or (_parent(pid) == _pid(pod) and "warm_worker" not in line)):
+    """The process under the agent's care, which leads a session of its own; the warm worker does not."""
+    agent = pod.agent.pid if pod.agent else -1
+    for pid in pod.descendants():
+        if _stat(pid, PARENT) == agent and _stat(pid, SESSION) == pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             return
 
 
-def _pid(pod: PodProcess) -> int:
-    return pod.agent.pid if pod.agent else -1
+PARENT, SESSION = 1, 3
+"""Fields of /proc/PID/stat, counted after the command's name."""
 
 
-def _parent(pid: int) -> int:
+def _stat(pid: int, field: int) -> int:
     try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return int(stat.read().rsplit(")", 1)[1].split()[1])
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[field])
     except OSError:
         return -1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import shutil
@@ -19,6 +20,8 @@ from robustrl.supervisor.process import die_with_parent
 from robustrl_api.names import Role
 from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig
 from robustrl_operator.view import PodView
+
+log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 3.0
 RESTART_SECONDS = 0.2
@@ -65,8 +68,9 @@ class PodProcess:
         while not self.deleting and self.node_alive:
             self.agent = await self._start()
             self.on_change()
-            await self.agent.wait()
+            code = await self.agent.wait()
             if not self.deleting and self.node_alive:
+                log.warning("the agent of %s exited with status %d; its container starts again", self.name, code)
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _start(self) -> asyncio.subprocess.Process:
@@ -116,29 +120,23 @@ class PodProcess:
             with contextlib.suppress(ProcessLookupError):
                 self.agent.send_signal(number)
 
-    def descendants(self) -> list[tuple[int, str]]:
-        """(pid, command line) of every process below the agent."""
+    def descendants(self) -> list[int]:
+        """Every process below the agent."""
         if self.agent is None:
             return []
         return _descendants(self.agent.pid)
 
 
-def _descendants(root: int) -> list[tuple[int, str]]:
+def _descendants(root: int) -> list[int]:
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, IndexError, ValueError):
                 stat = (entry / "stat").read_text().rsplit(")", 1)[1].split()
                 parents[int(entry.name)] = int(stat[1])
-    below, frontier = [], {root}
+    below: list[int] = []
+    frontier = {root}
     while frontier:
         frontier = {pid for pid, parent in parents.items() if parent in frontier}
         below += sorted(frontier)
-    return [(pid, _command_line(pid)) for pid in below]
-
-
-def _command_line(pid: int) -> str:
-    try:
-        return (Path("/proc") / str(pid) / "cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
+    return below

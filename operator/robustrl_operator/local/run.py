@@ -83,7 +83,7 @@ class LocalRun:
             self.reconciler.wake()
 
     async def _serve(self, port: int) -> web.AppRunner:
-        runner = web.AppRunner(control_app(self.hub, self.body, lambda: []), access_log=None, shutdown_timeout=0.5)
+        runner = web.AppRunner(control_app(self.hub, self.body), access_log=None, shutdown_timeout=0.5)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
         return runner

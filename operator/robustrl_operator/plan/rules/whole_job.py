@@ -27,7 +27,7 @@ def apply(draft: Draft) -> Draft:
     whole = Verdict(verdict.health, verdict.cause, verdict.evidence, Scope.JOB)
     draft = restart_trainers(draft, whole, name, (), "restart the whole job (strategy WholeJob)")
     for each in draft.view.pods:
-        draft = draft.delete(each, force=True)
+        draft = draft.delete(each, force=draft.verdict(each.uid).node_lost)
     return draft.set(attempt=draft.status.attempt + 1).tell(
         EventReason.JOB_RESTARTED, f"attempt {draft.status.attempt + 1} after {verdict.cause}", warning=True
     )
