@@ -10,9 +10,12 @@ API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "RLJob"
 PLURAL = "rljobs"
 
+CONTROLLER = f"{GROUP}/operator"
+"""Value of spec.managedBy that gives a job to this operator."""
+
 LABEL_JOB = f"{GROUP}/job"
 LABEL_ORIGIN_ROLE = f"{GROUP}/origin-role"
-"""The role a pod was created for. It never changes: gangs, quota and PDBs count by it."""
+"""The role a pod was created for. It never changes: quota and PDBs count by it."""
 LABEL_ROLE = f"{GROUP}/role"
 """What the pod is now. An effect of status.members, re-derived by every reconcile."""
 LABEL_EPOCH = f"{GROUP}/epoch"
@@ -39,7 +42,6 @@ class EventReason(StrEnum):
 
     STARTED = "Started"
     POD_CREATED = "PodCreated"
-    POD_DELETED = "PodDeleted"
     FAULT_DETECTED = "FaultDetected"
     TRAINER_RESTARTED = "TrainerRestarted"
     ROLLOUT_PROMOTED = "RolloutPromoted"
@@ -50,3 +52,4 @@ class EventReason(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     INVALID = "Invalid"
+    """The stored object cannot be read by this operator."""

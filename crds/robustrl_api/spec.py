@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from robustrl_api.base import DocumentedModel
+from robustrl_api.names import CONTROLLER
 from robustrl_api.pod_template import PodTemplate, Word
 
 FunctionPath = Annotated[
@@ -20,7 +21,6 @@ Port = Annotated[int, Field(ge=1024, le=65_535)]
 
 class Mode(StrEnum):
     SYNC = "Sync"
-    SEMI_SYNC = "SemiSync"
     ASYNC = "Async"
 
 
@@ -44,12 +44,6 @@ class StandbyMode(StrEnum):
 class WarmMode(StrEnum):
     AUTO = "Auto"
     OFF = "Off"
-
-
-class GangProvider(StrEnum):
-    NONE = "None"
-    VOLCANO = "Volcano"
-    COSCHEDULING = "Coscheduling"
 
 
 class Parallelism(DocumentedModel):
@@ -79,7 +73,7 @@ class TrainerRole(DocumentedModel):
     processes_per_pod: int = Field(default=1, ge=1, le=64)
     """Training processes (ranks) in each pod, usually one for each GPU."""
     parallelism: Parallelism = Parallelism()
-    """How the model is split. Its largest factor is the standby reserve when recovery.standby.reserve is 0."""
+    """How the model is split. It is checked against the number of processes; the training script carries it out."""
     warm_worker: WarmWorker = WarmWorker()
     """The warm worker kept in each trainer and rollout pod."""
     template: PodTemplate
@@ -149,8 +143,6 @@ class Data(DocumentedModel):
 class Standby(DocumentedModel):
     mode: StandbyMode = StandbyMode.AUTO
     """Auto lets a rollout pod take a lost trainer's place. Off waits for a new trainer pod."""
-    reserve: int = Field(default=0, ge=0, le=10_000)
-    """Rollouts kept homogeneous with trainers. 0 means the largest factor of trainer.parallelism."""
 
 
 class Backoff(DocumentedModel):
@@ -159,15 +151,13 @@ class Backoff(DocumentedModel):
     restart is immediate."""
     max_delay_seconds: int = Field(default=600, ge=1, le=86_400)
     """Largest delay between restarts."""
-    stability_window_seconds: Seconds = 600
-    """A pod that ran this long without a fault starts again with no delay."""
 
 
 class Budgets(DocumentedModel):
     restarts_without_progress: int = Field(default=3, ge=1, le=100)
     """Restarts in a row that make no training step before the job is Failed with a diagnosis."""
     job_restarts: int = Field(default=10, ge=0, le=10_000)
-    """Whole-job restarts before the job is Failed."""
+    """Whole-job restarts (strategy WholeJob) before the job is Failed."""
 
 
 class Recovery(DocumentedModel):
@@ -214,11 +204,6 @@ class WeightSync(DocumentedModel):
     """Size of a chunk in MiB. Small models use smaller chunks, so that there are enough to share."""
 
 
-class Gang(DocumentedModel):
-    provider: GangProvider = GangProvider.NONE
-    """The gang scheduler to address."""
-
-
 class RLJobSpec(DocumentedModel):
     """An RL post-training job: trainers, rollouts and managers, and how faults in them are handled."""
 
@@ -227,7 +212,7 @@ class RLJobSpec(DocumentedModel):
     seed: int = Field(default=0, ge=0, le=2_147_483_647)
     """Seed of everything random in the job."""
     mode: Mode = Mode.ASYNC
-    """Async: trainers and rollouts work side by side. Sync: they take turns. SemiSync: between the two."""
+    """Async: trainers and rollouts work side by side. Sync: they take turns."""
     max_staleness: int = Field(default=4, ge=0, le=1024)
     """How many steps older than the trainers' weights a trajectory may be when it is trained on."""
     trainer: TrainerRole
@@ -250,9 +235,7 @@ class RLJobSpec(DocumentedModel):
     """How new weights reach the rollouts."""
     suspend: bool = False
     """True takes all pods away and keeps ledger and checkpoints; false goes on from there."""
-    managed_by: str = Field(default="robustrl.dev/operator", max_length=63)
+    managed_by: str = Field(default=CONTROLLER, max_length=63)
     """The controller that acts on this job. Others ignore it."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=31_536_000)
     """Seconds after its end that the RLJob is deleted. Left out: never."""
-    gang: Gang = Gang()
-    """Gang scheduling."""

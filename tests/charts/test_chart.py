@@ -68,6 +68,12 @@ def test_cluster_wide_rights_are_read_only_when_one_namespace_is_served() -> Non
             assert "pods" not in rule["resources"]
 
 
+def test_the_operator_may_delete_jobs_but_not_write_their_specs() -> None:
+    """Deleting is for `ttlSecondsAfterFinished`."""
+    rules = [r for role in of_kind(rendered(), "ClusterRole") for r in role["rules"] if r["resources"] == ["rljobs"]]
+    assert [sorted(rule["verbs"]) for rule in rules] == [["delete", "get", "list", "watch"]]
+
+
 def test_job_rights_are_in_the_served_namespace() -> None:
     roles = {role["metadata"]["name"]: role for role in of_kind(rendered(*NAMESPACED), "Role")}
     assert roles["robustrl-operator-jobs"]["metadata"]["namespace"] == "research"

@@ -14,7 +14,6 @@ class Mode(StrEnum):
     """How far rollouts may run ahead of the trainer."""
 
     SYNC = "Sync"
-    SEMI_SYNC = "SemiSync"
     ASYNC = "Async"
 
 

@@ -10,8 +10,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- define "robustrl.jobRules" -}}
 - apiGroups: [robustrl.dev]
+  # Deleted only at the end of spec.ttlSecondsAfterFinished.
   resources: [rljobs]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, delete]
 - apiGroups: [robustrl.dev]
   resources: [rljobs/status]
   verbs: [get, patch, update]

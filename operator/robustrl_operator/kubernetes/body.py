@@ -10,10 +10,10 @@ from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event as CoreEvent
 from lightkube.resources.core_v1 import Pod
-from lightkube.types import PatchType
+from lightkube.types import CascadeType, PatchType
 
 from robustrl_api.job import RLJob
-from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_ROLE
+from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_ROLE, EventReason
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.control.body import StatusConflict
 from robustrl_operator.control.hub import Clock
@@ -22,7 +22,7 @@ from robustrl_operator.kubernetes.informer import Informer, newer
 from robustrl_operator.kubernetes.pod_factory import build_pod
 from robustrl_operator.kubernetes.pod_reader import read_node, read_pod
 from robustrl_operator.kubernetes.resources import FIELD_MANAGER, RLJobResource
-from robustrl_operator.plan import Action, CreatePod, DeletePod, Event, Relabel
+from robustrl_operator.plan import Action, CreatePod, DeleteJob, DeletePod, Event, Relabel
 from robustrl_operator.view import NodeView, PodView
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,11 @@ class KubernetesBody:
         self._jobs.pop(key, None)
 
     def job(self, key: str) -> RLJob | None:
+        """The job as last seen, or None when it no longer exists.
+
+        Raises:
+            ValidationError: the stored object does not fit this operator's API.
+        """
         obj = self._jobs.get(key)
         if obj is None or obj["metadata"].get("deletionTimestamp"):
             return None
@@ -106,6 +111,8 @@ class KubernetesBody:
                 await self._delete(job, action)
             elif isinstance(action, Relabel):
                 await self._relabel(job, action)
+            elif isinstance(action, DeleteJob):
+                await self._delete_job(job)
         except ApiError as error:
             # 404: it is gone already. 409: it is there already, or has changed and will be looked at again.
             if error.status.code not in (404, 409):
@@ -126,6 +133,14 @@ class KubernetesBody:
         grace = 0 if action.force else None
         await self._client.delete(Pod, action.name, namespace=job.metadata.namespace, grace_period=grace)
 
+    async def _delete_job(self, job: RLJob) -> None:
+        """Delete the RLJob; its pods follow. One of the same name that somebody made since is another job."""
+        name, namespace = job.metadata.name, job.metadata.namespace
+        stored = _as_object(await self._client.get(RLJobResource, name, namespace=namespace))
+        if stored["metadata"]["uid"] == job.metadata.uid:
+            log.info("%s/%s: deleting the job, whose time after its end is over", namespace, name)
+            await self._client.delete(RLJobResource, name, namespace=namespace, cascade=CascadeType.BACKGROUND)
+
     async def _relabel(self, job: RLJob, action: Relabel) -> None:
         labels = {LABEL_ROLE: action.role.value, LABEL_EPOCH: str(action.epoch) if action.epoch >= 0 else "none"}
         patch = {"metadata": {"uid": action.uid, "labels": labels}}
@@ -140,15 +155,21 @@ class KubernetesBody:
         self.pod_informer.take(pod)
 
     async def publish(self, job: RLJob, event: Event) -> None:
-        log.info("%s/%s %s: %s", job.metadata.namespace, job.metadata.name, event.reason, event.message)
+        meta = job.metadata
+        await self._publish(meta.namespace, meta.name, meta.uid, event)
+
+    async def publish_invalid(self, obj: Object, why: str) -> None:
+        """Say what of a stored object this operator cannot read."""
+        meta = obj["metadata"]
+        event = Event(EventReason.INVALID, f"this operator cannot read the object: {why}", warning=True)
+        await self._publish(meta["namespace"], meta["name"], meta["uid"], event)
+
+    async def _publish(self, namespace: str, name: str, uid: str, event: Event) -> None:
+        log.info("%s/%s %s: %s", namespace, name, event.reason, event.message)
         now = self._clock()
-        reference = ObjectReference(
-            apiVersion=API_VERSION, kind=KIND, name=job.metadata.name, namespace=job.metadata.namespace,
-            uid=job.metadata.uid,
-        )  # fmt: skip
         core = CoreEvent(
-            metadata=ObjectMeta(generateName=f"{job.metadata.name}.", namespace=job.metadata.namespace),
-            involvedObject=reference,
+            metadata=ObjectMeta(generateName=f"{name}.", namespace=namespace),
+            involvedObject=ObjectReference(apiVersion=API_VERSION, kind=KIND, name=name, namespace=namespace, uid=uid),
             reason=event.reason.value,
             message=event.message[:MAX_MESSAGE],
             type="Warning" if event.warning else "Normal",

@@ -8,6 +8,9 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import ValidationError
+
+from robustrl_api.names import CONTROLLER
 from robustrl_operator.control.hub import Clock, ControlHub, PodIdentity
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
@@ -15,6 +18,8 @@ from robustrl_operator.kubernetes.body import KubernetesBody, key_of
 
 log = logging.getLogger(__name__)
 
+MAX_FAULTS = 5
+"""Faults of an unreadable object that its Event names."""
 Object = dict[str, Any]
 
 
@@ -27,6 +32,8 @@ class Jobs:
         self.prober = Prober(clock, self.wake_all)
         self._body: KubernetesBody | None = None
         self._running: dict[str, tuple[Reconciler, asyncio.Task[None]]] = {}
+        self._invalid: dict[str, str] = {}
+        self._telling: set[asyncio.Task[None]] = set()
 
     def attach(self, body: KubernetesBody) -> None:
         self._body = body
@@ -34,23 +41,48 @@ class Jobs:
     def seen(self, obj: Object) -> None:
         """An RLJob came or changed."""
         assert self._body is not None
+        if (obj.get("spec") or {}).get("managedBy", CONTROLLER) != CONTROLLER:
+            return
         self._body.take_job(obj)
         key = key_of(obj)
+        try:
+            self._body.job(key)
+        except ValidationError as error:
+            self._leave_alone(key, obj, error)
+            return
+        self._invalid.pop(key, None)
         if key not in self._running:
-            reconciler = Reconciler(key, self._body, self.hub, self.prober, self._clock)
-            task = asyncio.create_task(reconciler.run(), name=f"reconcile-{key}")
-            task.add_done_callback(lambda done: self._ended(key, done))
-            self._running[key] = (reconciler, task)
+            self._start(key, self._body)
         self.wake(key)
+
+    def _start(self, key: str, body: KubernetesBody) -> None:
+        reconciler = Reconciler(key, body, self.hub, self.prober, self._clock)
+        task = asyncio.create_task(reconciler.run(), name=f"reconcile-{key}")
+        task.add_done_callback(lambda done: self._ended(key, done))
+        self._running[key] = (reconciler, task)
+
+    def _leave_alone(self, key: str, obj: Object, error: ValidationError) -> None:
+        """An object that cannot be read is left as it is until it changes. What is wrong is said once."""
+        assert self._body is not None
+        if key in self._running:
+            self._running.pop(key)[1].cancel()
+        why = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:MAX_FAULTS])
+        if self._invalid.get(key) != why:
+            self._invalid[key] = why
+            telling = asyncio.create_task(self._body.publish_invalid(obj, why), name=f"invalid-{key}")
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
 
     def gone(self, obj: Object) -> None:
         """An RLJob was deleted; its pods follow by their owner references."""
         assert self._body is not None
         self._body.forget_job(key_of(obj))
+        self._invalid.pop(key_of(obj), None)
         self.wake(key_of(obj))
 
     def _ended(self, key: str, task: asyncio.Task[None]) -> None:
-        self._running.pop(key, None)
+        if key in self._running and self._running[key][1] is task:
+            del self._running[key]
         if not task.cancelled() and task.exception() is not None:
             log.error("%s: the reconcile loop died", key, exc_info=task.exception())
 
@@ -91,7 +123,7 @@ class Jobs:
         return {"key": key, "status": status, "pods": pods}
 
     async def close(self) -> None:
-        tasks = [task for _, task in self._running.values()]
+        tasks = [*(task for _, task in self._running.values()), *self._telling]
         for task in tasks:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

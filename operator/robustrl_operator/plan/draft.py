@@ -49,7 +49,12 @@ class ProbePod:
     address: str
 
 
-Action = CreatePod | DeletePod | Relabel | ProbePod
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """The RLJob itself, whose time after its end is over."""
+
+
+Action = CreatePod | DeletePod | Relabel | ProbePod | DeleteJob
 
 
 @dataclass(frozen=True, slots=True)

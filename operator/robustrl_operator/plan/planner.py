@@ -11,6 +11,7 @@ from robustrl_operator.plan.rules import (
     begin,
     completion,
     diagnosis,
+    expire,
     fence,
     labels,
     manager_failed,
@@ -50,7 +51,7 @@ RULES: tuple[Rule, ...] = (
 )
 """Order matters: faults are settled before seats are filled, and pods are counted after both."""
 
-ENDINGS: tuple[Rule, ...] = (release.apply, summary.apply)
+ENDINGS: tuple[Rule, ...] = (release.apply, expire.apply, summary.apply)
 """What also runs for a job that has ended or is suspended."""
 
 

@@ -36,7 +36,6 @@ def seats(view: JobView, verdicts: dict[str, Verdict]) -> list[str]:
                      ["j-rollout-6", ""], id="one to spare for two"),
         pytest.param({"rollout": {"minReplicas": 4}}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="none to spare"),
         pytest.param({"mode": "Sync", "maxStaleness": 0}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="Sync"),
-        pytest.param({"mode": "SemiSync"}, {"j-trainer-1": LOST}, ["j-rollout-6", "j-trainer-2"], id="SemiSync"),
         pytest.param({"recovery": {"standby": {"mode": "Off"}}}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="Off"),
         pytest.param({}, {"j-trainer-1": failed()}, ["j-trainer-1", "j-trainer-2"], id="process only: rule 2"),
         pytest.param({"recovery": {"strategy": "WholeJob"}}, {"j-trainer-1": LOST}, ["j-trainer-1", "j-trainer-2"],
