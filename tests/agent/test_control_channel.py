@@ -123,7 +123,6 @@ async def test_heartbeats_that_say_nothing_new_wake_nobody(channel: Channel) -> 
     assert len(channel.taken) == before
 
 
-@pytest.mark.xfail(strict=True, reason="each piece of news leaves one more call in the air for good")
 async def test_much_news_leaves_one_call_in_the_air(channel: Channel) -> None:
     channel.assign("1")
     await channel.until(lambda: channel.applied)

@@ -48,9 +48,10 @@ class ControlClient:
                     call.cancel()
 
     async def _turn(self, session: aiohttp.ClientSession, held: set[asyncio.Task[Assignment | None]]) -> None:
-        """Post, then wait for an answer or for something new to post, whichever comes first."""
-        self._state.changed.clear()
-        held.add(asyncio.create_task(self._post(session), name="report"))
+        """Post if there is news or no call in the air; then wait for an answer, or for more news."""
+        if not held or self._state.changed.is_set():
+            self._state.changed.clear()
+            held.add(asyncio.create_task(self._post(session), name="report"))
         news = asyncio.create_task(self._state.changed.wait(), name="news")
         try:
             done, _ = await asyncio.wait({*held, news}, return_when=asyncio.FIRST_COMPLETED)
