@@ -14,9 +14,11 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +72,29 @@ def start() -> Any:
     # With futures a waiting coroutine costs nothing; without them it spins a core.
     os.environ.setdefault("UCXPY_ENABLE_PYTHON_FUTURE", "1")
     os.environ.setdefault("UCXPY_PROGRESS_MODE", "thread")  # the loop stays free
+    if os.environ["UCX_TLS"] == TCP_PROFILE["UCX_TLS"]:
+        return _without_cuda()
     import ucxx
 
+    return ucxx
+
+
+def _without_cuda() -> Any:
+    """UCXX without its ways to a GPU, which TCP from host memory has no use for.
+
+    They cost 33 MB in every process, and where there is a GPU a context in its memory, which is the user's.
+    """
+    hide = "pynvml" not in sys.modules
+    if hide:
+        sys.modules["pynvml"] = cast(ModuleType, None)  # so its import fails, and UCXX does without
+    try:
+        import ucxx
+        from ucxx._lib_async import continuous_ucx_progress as progress
+    finally:
+        if hide:
+            sys.modules.pop("pynvml", None)
+    # Called when the progress thread starts; it would load all of cuda.core and make a context on device 0.
+    progress._create_context = lambda: None
     return ucxx
 
 
