@@ -61,14 +61,17 @@ class Fault:
         return cls(FaultKind(kind), int(step))
 
 
-async def strike(body: LocalBody, kind: FaultKind) -> str:
-    """Make one thing fail now; the name of the pod that was hit."""
+async def strike(body: LocalBody, kind: FaultKind, index: int = -1) -> str:
+    """Make one thing fail now; the name of the pod that was hit.
+
+    Args:
+        index: which of the pods of the role, in order of rank; the last one if nothing is said.
+    """
     role, act = _ACTS[kind]
     pods = body.playing(role)
     if not pods:
         raise LookupError(f"there is no {role} to strike")
-    # The last rank: rank 0 is struck by asking for it in tests, and both ways must work.
-    pod = pods[-1]
+    pod = pods[index]
     log.warning("fault %s strikes %s", kind, pod.name)
     await act(body, pod)
     return pod.name
