@@ -46,7 +46,7 @@ def bad_model(spec: Object) -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (missing_image, ["nobody-built-this", "trainer"]),
+        (missing_image, ["nobody-built-this", "spec.trainer.template"]),
         (script_that_raises, ["the learning rate is not a number", "restarts"]),
         (missing_script, ["no_such_script.py"]),
         (unwritable_storage, ["/proc/checkpoints", "volume"]),

@@ -13,11 +13,11 @@ from robustrl.engines.adapter import EngineAdapter, EngineError
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
 from robustrl.supervisor.memory import PodMemory
-from robustrl.supervisor.process import Supervised
+from robustrl.supervisor.process import BAD_INPUT_STATUS, Supervised
 from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.weight_follower import ReplicaState, WeightFollower
-from robustrl_api.control import Assignment, Child, ChildState, Exit
+from robustrl_api.control import Assignment, Child, ChildState, Complaint, Exit
 from robustrl_api.pod_config import PodConfig
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,8 @@ class RolloutRunner:
             lived = asyncio.get_running_loop().time() - began
             self._restarts = 1 if lived > STABLE_SECONDS else self._restarts + 1
             self._follower.engine_lost()
+            if exit.code == BAD_INPUT_STATUS:
+                self._state.complaint = Complaint(reason="BadEngine", message=exit.message[-3900:])
             self._set_child(ChildState.EXITED, exit)
             log.warning("the engine exited with status %d after %.1f s", exit.code, lived)
             # The first restart is immediate: most exits do not happen twice.

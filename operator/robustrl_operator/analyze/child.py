@@ -8,6 +8,9 @@ from robustrl_api.status import Scope
 from robustrl_operator.analyze.verdict import Cause, Health, Verdict
 from robustrl_operator.view import JobView, PodView
 
+LAST_WORDS = 700
+"""Characters kept of what a process printed last: its exception stands at the end, and an Event holds a thousand."""
+
 
 def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     """A verdict from the last report, or None where the report has nothing bad to say."""
@@ -58,4 +61,5 @@ def _has_worked(view: JobView) -> bool:
 def exit_text(pod: str, exit: Exit) -> str:
     """An exit in words, with what the process said last."""
     how = f"killed by signal {-exit.code}" if exit.code < 0 else f"exited with status {exit.code}"
-    return f"process in {pod} {how}" + (f": {exit.message}" if exit.message else "")
+    last = exit.message[-LAST_WORDS:]
+    return f"process in {pod} {how}" + (f": {last}" if last else "")

@@ -63,7 +63,8 @@ class ControlHub:
     async def exchange(self, identity: PodIdentity, report: AgentReport) -> Assignment | None:
         """Take a report; answer with the assignment when it differs from `report.applied`, or after a heartbeat.
 
-        An older call of the same pod that is still being held is answered now, so that one pod holds one call. None means that the operator does not know this pod (yet).
+        An older call of the same pod that is still being held is answered now, so that one pod holds one call. None
+        means that the operator does not know this pod (yet).
         """
         line = self._lines.setdefault(identity.uid, _Line())
         self._take(identity, line, report)
