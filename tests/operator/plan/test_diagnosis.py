@@ -20,4 +20,5 @@ def test_only_unmendable_causes_end_the_job(cause: Cause) -> None:
         (condition,) = [c for c in after.status.conditions if c.type == ConditionType.FAILED]
         assert condition.reason == cause
         assert "nobody/nothing:1" in condition.message
-        assert "spec.trainer.template" in condition.message
+        where = "spec.trainer.template" if cause is Cause.BAD_IMAGE else "role rollout"
+        assert where in condition.message
