@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 from pydantic import Field
 
 from robustrl_api.base import ApiModel
@@ -13,20 +16,20 @@ POD_CONFIG_ENV = "ROBUSTRL_POD_CONFIG"
 class ManagerConfig(ApiModel):
     """Configuration of the managers' process; ROBUSTRL_MANAGER_CONFIG holds it."""
 
-    ledger: str
+    ledger: Path
+    prompts: str = Field(pattern=r"^[\w.]+:\w+$")
+    rollout: str = Field(pattern=r"^[\w.]+:\w+$")
     host: str = "0.0.0.0"
-    port: int = 8300
-    prompts: str
-    rollout: str
-    prompts_per_step: int = 32
-    samples_per_prompt: int = 16
-    max_staleness: int = 4
-    steps: int
-    concurrency: int = 64
-    turn_timeout_seconds: float = 30
-    episode_timeout_seconds: float = 600
+    port: int = Field(default=8300, ge=0, le=65535)
+    prompts_per_step: int = Field(default=32, ge=1)
+    samples_per_prompt: int = Field(default=16, ge=1)
+    max_staleness: int = Field(default=4, ge=0)
+    steps: int = Field(default=300, ge=1)
+    concurrency: int = Field(default=64, ge=1)
+    turn_timeout_seconds: float = Field(default=30.0, gt=0)
+    episode_timeout_seconds: float = Field(default=120.0, gt=0)
     seed: int = 0
-    mode: str = "Async"
+    mode: Literal["Sync", "Async"] = "Async"
 
 
 class PodConfig(ApiModel):

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError
+
+from robustrl_api.pod_config import ManagerConfig as Border
 
 
 class Mode(StrEnum):
@@ -56,27 +57,6 @@ class ManagerConfig:
         return 0 if self.mode == Mode.SYNC else self.max_staleness
 
 
-class _Border(BaseModel):
-    """The same, as the JSON it is given in."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
-
-    ledger: Path
-    prompts: str = Field(pattern=r"^[\w.]+:\w+$")
-    rollout: str = Field(pattern=r"^[\w.]+:\w+$")
-    host: str = "0.0.0.0"
-    port: int = Field(default=8300, ge=0, le=65535)
-    prompts_per_step: int = Field(default=32, ge=1)
-    samples_per_prompt: int = Field(default=16, ge=1)
-    max_staleness: int = Field(default=4, ge=0)
-    steps: int = Field(default=300, ge=1)
-    concurrency: int = Field(default=64, ge=1)
-    turn_timeout_seconds: float = Field(default=30.0, gt=0)
-    episode_timeout_seconds: float = Field(default=120.0, gt=0)
-    seed: int = 0
-    mode: Mode = Mode.ASYNC
-
-
 def parse(text: str) -> ManagerConfig:
     """Read the JSON of ``ROBUSTRL_MANAGER_CONFIG``.
 
@@ -84,7 +64,8 @@ def parse(text: str) -> ManagerConfig:
         ConfigError: naming each field that is wrong and why.
     """
     try:
-        return ManagerConfig(**_Border.model_validate_json(text).model_dump())
+        fields = Border.model_validate_json(text).model_dump()
+        return ManagerConfig(**fields | {"mode": Mode(fields["mode"])})
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'config'}: {e['msg']}" for e in error.errors())
         raise ConfigError(faults) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
@@ -77,7 +78,7 @@ def engine_command(engine: Engine) -> tuple[str, ...]:
 def _manager(spec: RLJobSpec, around: Surroundings) -> ManagerConfig:
     data = spec.data
     return ManagerConfig(
-        ledger=around.ledger or spec.manager.ledger,
+        ledger=Path(around.ledger or spec.manager.ledger),
         port=spec.manager.port,
         prompts=data.prompts,
         rollout=data.rollout,
@@ -89,5 +90,5 @@ def _manager(spec: RLJobSpec, around: Surroundings) -> ManagerConfig:
         turn_timeout_seconds=data.turn_timeout_seconds,
         episode_timeout_seconds=data.episode_timeout_seconds,
         seed=spec.seed,
-        mode=spec.mode,
+        mode=spec.mode.value,
     )
