@@ -128,19 +128,20 @@ class WarmWorker:
         gc.freeze()
         between = os.fork()
         if between == 0:
+            between = os.getpid()
             pid = os.fork()
             if pid == 0:
-                self._become(request, stderr)
+                self._become(request, stderr, between)
             self._send({"id": request["id"], "pid": pid})
             os._exit(0)
         os.close(stderr)
         os.waitpid(between, 0)
 
-    def _become(self, request: dict[str, Any], stderr: int) -> None:
+    def _become(self, request: dict[str, Any], stderr: int, between: int) -> None:
         """Turn this fork into the requested program. Never returns."""
         code = 1
         try:
-            self._detach(stderr)
+            self._detach(stderr, between)
             os.environ.clear()
             os.environ.update(request["env"])
             code = run_python(request["argv"])
@@ -152,14 +153,15 @@ class WarmWorker:
                 sys.stderr.flush()
             os._exit(code)
 
-    def _detach(self, stderr: int) -> None:
+    def _detach(self, stderr: int, between: int) -> None:
         from robustrl.supervisor.process import die_with_parent
 
         self._channel.close()
         os.setsid()
-        while os.getppid() != self._agent:
+        while os.getppid() == between:
             time.sleep(0.0002)
         die_with_parent()
+        # Whoever else has adopted this process, the agent is gone.
         if os.getppid() != self._agent:
             os._exit(1)
         os.dup2(stderr, 2)
