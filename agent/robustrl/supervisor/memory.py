@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from robustrl.checkpoint.shelf import Shelf
@@ -27,9 +28,9 @@ class PodMemory:
         for path in (self.checkpoints.root, self.weights, *([self.storage.root] if self.storage else [])):
             try:
                 path.mkdir(parents=True, exist_ok=True)
-                probe = path / ".writable"
-                probe.write_bytes(b"")
-                probe.unlink()
+                # A file of its own: pods that share the volume try at the same moment.
+                with tempfile.TemporaryFile(dir=path):
+                    pass
             except OSError as error:
                 return f"{path} cannot be written ({error.strerror}); check the volume and its permissions"
         return ""
