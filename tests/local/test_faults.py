@@ -80,7 +80,8 @@ def at_work(run: LocalRun) -> bool:
 async def until_well(run: LocalRun, step: int, incidents: int, seconds: float) -> None:
     """Wait until so many steps and incidents are on record and every role is complete."""
     async with asyncio.timeout(seconds):
-        while not (run.step >= step and total(run) >= incidents and at_work(run)):  # noqa: ASYNC110
+        while not (run.step >= step and total(run) >= incidents and at_work(run)):
+            assert not run.ended(), run.status.conditions
             await asyncio.sleep(0.1)
 
 
