@@ -25,7 +25,7 @@ from robustrl_e2e import cluster, faults, stack
 from robustrl_e2e.cluster_job import ClusterJob, sample
 
 SETTLE_STEPS = 5
-STANDBY_SECONDS = 20.0
+STANDBY_SECONDS = 12.0
 """What a new rollout needs to load its standby on two cores shared by eight machines."""
 DEADLINE_SECONDS = 300.0
 MAX_STEPS = 100_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -65,9 +66,18 @@ def test_bad_input_fails_with_a_diagnosis(
         status = job.until_ended(180)
         assert holds(status, ConditionType.FAILED)
         (failed,) = [c for c in status.conditions if c.type == ConditionType.FAILED]
-        events = job.kubectl("get", "events", "--field-selector", "involvedObject.name=bad,reason=Failed", "-o", "json")
         for word in words:
             assert word in failed.message
-            assert word in events
+            assert wait_for_event(job, word), f"no Event says {word}"
     finally:
         job.delete()
+
+
+def wait_for_event(job: ClusterJob, word: str) -> bool:
+    """Events leave after the status is stored and the pods are on their way out."""
+    selector = f"involvedObject.name={job.name},reason=Failed"
+    for _ in range(40):
+        if word in job.kubectl("get", "events", "--field-selector", selector, "-o", "json"):
+            return True
+        time.sleep(0.5)
+    return False
