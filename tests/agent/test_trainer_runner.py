@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from robustrl.exit_status import PEER_LOST_STATUS
 from robustrl.supervisor.memory import PodMemory
-from robustrl.supervisor.process import PEER_LOST_STATUS, Supervised
+from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.trainer_runner import TrainerRunner
 from robustrl_api.control import Assignment, ChildState

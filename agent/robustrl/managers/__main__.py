@@ -12,6 +12,7 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
+from robustrl.exit_status import BAD_INPUT_STATUS
 from robustrl.managers import config as configuration
 from robustrl.managers.agent_worker import UserFunctions, load_functions
 from robustrl.managers.config import ConfigError, ManagerConfig
@@ -24,9 +25,6 @@ log = logging.getLogger("robustrl.managers")
 
 ENVIRONMENT = "ROBUSTRL_MANAGER_CONFIG"
 
-EXIT_CONFIG = 78
-"""As sysexits' EX_CONFIG: starting again will not help."""
-
 
 def main() -> int:
     """Run until SIGTERM or SIGINT. Everything acknowledged is in the ledger at any time, so ending is just
@@ -37,7 +35,7 @@ def main() -> int:
         uvloop.run(_serve(config, load_functions(config)))
     except (ConfigError, RolloutsFail) as error:
         print(f"robustrl.managers: {error}", file=sys.stderr)
-        return EXIT_CONFIG
+        return BAD_INPUT_STATUS
     return 0
 
 

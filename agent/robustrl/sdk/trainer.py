@@ -12,13 +12,12 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from robustrl.exit_status import PEER_LOST_STATUS
 from robustrl.sdk.agent_link import AgentLink
 from robustrl.sdk.job import TrainerJob
 from robustrl.sdk.ledger import Fenced, Ledger
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
 
-PEER_LOST_STATUS = 75
-"""Tells the agent that this process ended because another one did; see supervisor.process."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 _PEER_LOST_TEXTS = ("Connection closed by peer", "Connection reset by peer", "Connection refused", "gloo", "NCCL")
 

@@ -15,8 +15,8 @@ ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 from pydantic import ValidationError  # noqa: E402
 
+from robustrl.exit_status import BAD_INPUT_STATUS  # noqa: E402
 from robustrl.supervisor.agent import Agent, pod_address  # noqa: E402
-from robustrl.supervisor.process import BAD_INPUT_STATUS  # noqa: E402
 from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig  # noqa: E402
 
 

@@ -8,9 +8,10 @@ import logging
 import random
 import sys
 
+from robustrl.exit_status import BAD_INPUT_STATUS
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
-from robustrl.supervisor.process import BAD_INPUT_STATUS, Supervised
+from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.state import PodState
 from robustrl_api.control import Assignment, Child, ChildState, Complaint, Exit
 from robustrl_api.names import Role

@@ -13,10 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-PEER_LOST_STATUS = 75
-"""A worker's exit status when it gave up because another rank was gone (sysexits.h: EX_TEMPFAIL)."""
-BAD_INPUT_STATUS = 78
-"""A process's exit status when what the user gave it cannot work (sysexits.h: EX_CONFIG)."""
 LAST_LINES = 30
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

@@ -10,10 +10,11 @@ import random
 import aiohttp
 
 from robustrl.engines.adapter import EngineAdapter, EngineError
+from robustrl.exit_status import BAD_INPUT_STATUS
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
 from robustrl.supervisor.memory import PodMemory
-from robustrl.supervisor.process import BAD_INPUT_STATUS, Supervised
+from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.weight_follower import ReplicaState, WeightFollower

@@ -8,10 +8,11 @@ from typing import Any
 
 from robustrl.checkpoint.archive import Archive
 from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
+from robustrl.exit_status import PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.memory import PodMemory
-from robustrl.supervisor.process import PEER_LOST_STATUS, Supervised
+from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.worker_link import Message, WorkerLink

@@ -155,7 +155,7 @@ class WeightFollower:
         raise TransportError(f"no source gives the manifest of {version}: {'; '.join(problems)}")
 
     async def _apply(self, engine: EngineAdapter, held: Held) -> None:
-        """Make the engine serve what is held. The same bytes under a new version only change the label."""
+        """Make the engine serve what is held."""
         self._become(ReplicaState.APPLYING)
         self._torn_mark.write_text(str(held.version))
         await engine.apply_weights(held.folder, str(held.version))

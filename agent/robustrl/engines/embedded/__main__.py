@@ -22,10 +22,9 @@ from aiohttp import web
 if TYPE_CHECKING:
     import torch
 
-log = logging.getLogger("robustrl.engines.embedded")
+from robustrl.exit_status import BAD_INPUT_STATUS
 
-EXIT_CONFIG = 78
-"""As sysexits' EX_CONFIG: starting again will not help."""
+log = logging.getLogger("robustrl.engines.embedded")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         model = _model(arguments.model)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         print(f"--model {arguments.model}: {error}", file=sys.stderr)
-        return EXIT_CONFIG
+        return BAD_INPUT_STATUS
     uvloop.run(_serve(arguments, model))
     return 0
 

@@ -10,18 +10,11 @@ from __future__ import annotations
 from robustrl_api.names import Role
 from robustrl_operator.analyze.verdict import Cause
 from robustrl_operator.plan.draft import Draft
-from robustrl_operator.plan.incarnation import note_incident
+from robustrl_operator.plan.replacement import replace_or_record
 
 
 def apply(draft: Draft) -> Draft:
     for pod in draft.view.pods:
-        if draft.role_of(pod) is not Role.ROLLOUT or pod.uid in draft.gone:
-            continue
-        verdict = draft.verdict(pod.uid)
-        if verdict.pod_lost:
-            draft = note_incident(draft, "rollout", pod.name, verdict, "replace the pod (rule 1)", recovered=True)
-            draft = draft.delete(pod, force=verdict.node_lost)
-        elif verdict.cause is Cause.ENGINE_EXITED:
-            decision = "its agent restarts it in place (rule 1)"
-            draft = note_incident(draft, "rollout", pod.name, verdict, decision, recovered=True)
+        if draft.role_of(pod) is Role.ROLLOUT and pod.uid not in draft.gone:
+            draft = replace_or_record(draft, pod, Role.ROLLOUT, Cause.ENGINE_EXITED, rule=1)
     return draft
