@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weightsync.manifest import BadManifest, Manifest, digest_of
+from weightsync.session import Session
 from weightsync.transport import Address, Connection, SourceRefused, TransportError
-from weightsync.wire import REPLY_BYTES, REQUEST_TAG, Operation, Reply, Request, Status
+from weightsync.wire import Operation
 
 log = logging.getLogger(__name__)
 
@@ -48,43 +49,6 @@ class PullStats:
     sources: int
 
 
-class _Session:
-    """One connection to one source."""
-
-    def __init__(self, connection: Connection, epoch: int, step: int, shard: int, root: str) -> None:
-        self._connection = connection
-        self._version = (epoch, step, shard, root)
-        self._attempts = 0
-        self._order = asyncio.Lock()
-
-    async def ask(self, operation: Operation, chunk: int, staging: np.ndarray, seconds: float) -> int:
-        """Ask for something and receive it into `staging`; its size in bytes.
-
-        Raises:
-            TransportError: the source failed, stalled, or no longer has it. The session is over.
-        """
-        self._attempts += 1
-        epoch, step, shard, root = self._version
-        request = Request(operation, epoch, step, shard, root, chunk, self._attempts)
-        frame = np.empty(REPLY_BYTES, np.uint8)
-        # Receives are posted before the request leaves, so that the answer goes straight into its buffer.
-        answer = asyncio.create_task(self._connection.receive(frame, request.reply_tag, seconds))
-        data = asyncio.create_task(self._connection.receive(staging, request.data_tag, seconds))
-        try:
-            async with self._order:
-                await self._connection.send(np.frombuffer(request.pack(), np.uint8), REQUEST_TAG, seconds)
-            await answer
-            await data
-        except BaseException:
-            self._connection.abort()
-            await asyncio.gather(answer, data, return_exceptions=True)
-            raise
-        reply = Reply.unpack(frame.tobytes())
-        if reply.status is not Status.OK:
-            raise SourceRefused(f"the source says {reply.status.name}")
-        return reply.size_bytes
-
-
 async def fetch_manifest(
     source: Address, *, epoch: int, step: int, shard: int, root: str, seconds: float = 10
 ) -> Manifest:
@@ -96,7 +60,7 @@ async def fetch_manifest(
     """
     connection = await Connection.open(source)
     try:
-        session = _Session(connection, epoch, step, shard, root)
+        session = Session(connection, epoch, step, shard, root)
         staging = np.empty(MAX_MANIFEST_BYTES, np.uint8)
         size = await session.ask(Operation.MANIFEST, 0, staging, seconds)
         return Manifest.from_json(staging[:size].tobytes(), root)
@@ -163,7 +127,7 @@ def _copy_held(manifest: Manifest, target: np.ndarray, held: tuple[Manifest, mem
 
 async def _pull_from(source: Address, manifest: Manifest, missing: deque[int], target: np.ndarray) -> None:
     connection = await Connection.open(source)
-    session = _Session(connection, manifest.epoch, manifest.step, manifest.shard, manifest.root)
+    session = Session(connection, manifest.epoch, manifest.step, manifest.shard, manifest.root)
     lanes = [asyncio.create_task(_lane(session, manifest, missing, target)) for _ in range(min(LANES, len(missing)))]
     try:
         await asyncio.gather(*lanes)
@@ -174,7 +138,7 @@ async def _pull_from(source: Address, manifest: Manifest, missing: deque[int], t
         await connection.close()
 
 
-async def _lane(session: _Session, manifest: Manifest, missing: deque[int], target: np.ndarray) -> None:
+async def _lane(session: Session, manifest: Manifest, missing: deque[int], target: np.ndarray) -> None:
     """Take missing chunks one after the other. A chunk is put back unless it was verified."""
     staging = np.empty(max(chunk.size_bytes for chunk in manifest.chunks), np.uint8)
     while missing:
