@@ -32,6 +32,10 @@ class Exit(ApiModel):
     """The process gave up because another rank was gone: a consequence of a fault, not a fault."""
     message: str = Field(default="", max_length=4000)
     """The exception, or the last lines the process printed."""
+    life: str = Field(default="", max_length=64)
+    """Which process it was (engines and managers)."""
+    requested: bool = False
+    """The agent ended it because its assignment said so: what was wrong with it is on record already."""
 
 
 class Child(ApiModel):
@@ -41,6 +45,22 @@ class Child(ApiModel):
     restarts: int = Field(default=0, ge=0)
     """Restarts in place that the agent made by itself (engines and managers)."""
     last_exit: Exit | None = None
+    life: str = Field(default="", max_length=64)
+    """Identifies this process among all that the pod ever runs (engines and managers)."""
+
+
+class Activity(ApiModel):
+    """How the pod's work goes on, by the pod's own clock: no other machine's clock enters it."""
+
+    phase_seconds: float = 0.0
+    """How long the phase has lasted."""
+    idle_seconds: float = 0.0
+    """How long the work has stood still though there is some. Zero where there is nothing to do."""
+    idle_text: str = Field(default="", max_length=500)
+    """What stands still, for a person."""
+    shown: dict[str, float] = Field(default_factory=dict, max_length=32)
+    """The longest that each phase has lasted here and then ended well, in seconds, of those that are well known;
+    and under "idle", the longest that work stood still and then went on by itself."""
 
 
 class Complaint(ApiModel):
@@ -71,6 +91,7 @@ class AgentReport(ApiModel):
     admitted: bool = False
     """Whether the managers send this pod's engine requests."""
     child: Child = Child()
+    activity: Activity = Activity()
     complaint: Complaint | None = None
     metrics: dict[str, float] = Field(default_factory=dict, max_length=64)
     """Counters and gauges of the pod, for people and dashboards; no rule reads them."""
@@ -108,3 +129,5 @@ class Assignment(ApiModel):
     """Every other live pod of the job that has an address."""
     heartbeat_seconds: float = 1.0
     """Longest time until the next report."""
+    end_life: str = ""
+    """The process of this life hangs and shall be ended; its agent then restarts it as after any exit."""

@@ -44,6 +44,7 @@ class EventReason(StrEnum):
     POD_CREATED = "PodCreated"
     FAULT_DETECTED = "FaultDetected"
     TRAINER_RESTARTED = "TrainerRestarted"
+    PROCESS_ENDED = "ProcessEnded"
     ROLLOUT_PROMOTED = "RolloutPromoted"
     JOB_RESTARTED = "JobRestarted"
     RECOVERED = "Recovered"

@@ -11,6 +11,7 @@ from robustrl_api.base import ApiModel
 from robustrl_api.names import Role
 
 POD_CONFIG_ENV = "ROBUSTRL_POD_CONFIG"
+MANAGER_CONFIG_ENV = "ROBUSTRL_MANAGER_CONFIG"
 
 
 class ManagerConfig(ApiModel):
@@ -51,6 +52,8 @@ class PodConfig(ApiModel):
     engine_command: tuple[str, ...] = ()
     trainer_command: tuple[str, ...] = ()
     processes_per_pod: int = 1
+    active_permille: int = 20
+    """Below this share of a core a training process counts as idle."""
     warm_worker: bool = True
     warm_modules: tuple[str, ...] = ()
     manager: ManagerConfig | None = None

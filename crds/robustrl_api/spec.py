@@ -172,6 +172,32 @@ class Recovery(DocumentedModel):
     """When to give up."""
 
 
+class TrainerDetection(DocumentedModel):
+    idle_seconds: Seconds = 300
+    """A trainer idle for so long in phase Train hangs. The deadline may be shorter: see learnedMultiple."""
+    active_permille: int = Field(default=20, ge=1, le=1000)
+    """Below this share (of a core, or of the tensor units' cycles where there is a GPU) a trainer counts as idle."""
+    phase_lease_seconds: Seconds = 900
+    """The longest that any other phase may last, such as Restore or Checkpoint. Waiting for a batch has no limit."""
+    learned_multiple: int = Field(default=10, ge=2, le=1000)
+    """Once the job has shown how long its phases take, the deadlines are so many times that, within
+    learnedFloorSeconds and the fields above."""
+    learned_floor_seconds: Seconds = 30
+    """The shortest that a learned deadline may be."""
+
+
+class RolloutDetection(DocumentedModel):
+    zero_throughput_seconds: Seconds = 60
+    """An engine that has requests and makes no token for so long is probed; without an answer it hangs."""
+    phase_lease_seconds: Seconds = 600
+    """The longest that applying new weights may take."""
+
+
+class ManagerDetection(DocumentedModel):
+    unanswered_seconds: Seconds = 30
+    """Managers that answer nobody for so long are probed; without an answer they hang."""
+
+
 class Detection(DocumentedModel):
     heartbeat_seconds: int = Field(default=1, ge=1, le=300)
     """Longest time between two reports of an agent."""
@@ -179,6 +205,14 @@ class Detection(DocumentedModel):
     """Heartbeats missed before a silent pod is probed and, if it does not answer, taken for lost."""
     startup_seconds: Seconds = 600
     """A pod that has not reported this long after its creation has failed."""
+    probe_seconds: int = Field(default=5, ge=1, le=600)
+    """How long a process under suspicion may take to show that it works."""
+    trainer: TrainerDetection = TrainerDetection()
+    """When a trainer's process hangs."""
+    rollout: RolloutDetection = RolloutDetection()
+    """When an engine hangs."""
+    manager: ManagerDetection = ManagerDetection()
+    """When the managers hang."""
 
 
 class CheckpointStorage(DocumentedModel):

@@ -82,6 +82,15 @@ class Member(DocumentedModel):
     """Node it runs on."""
 
 
+class Conviction(DocumentedModel):
+    """A process that hangs and is to be ended by its agent."""
+
+    uid: str = Field(max_length=64)
+    """The pod's UID."""
+    life: str = Field(max_length=64)
+    """Which process of the pod. Another one has nothing to do with it."""
+
+
 class RecoveryStatus(DocumentedModel):
     """The trainers' recovery in flight."""
 
@@ -149,6 +158,8 @@ class RLJobStatus(DocumentedModel):
     """Pods of each role."""
     recovery: RecoveryStatus | None = None
     """The trainers' recovery in flight."""
+    convictions: tuple[Conviction, ...] = Field(default=(), max_length=1000)
+    """Engines and managers that hang and have not been ended yet."""
     incidents: tuple[Incident, ...] = Field(default=(), max_length=10)
     """The last ten faults, newest last."""
     restarts_without_progress: int = Field(default=0, ge=0)

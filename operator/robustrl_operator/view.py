@@ -54,11 +54,13 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An answer, or its absence, to a question asked because an agent had fallen silent."""
+    """An answer, or its absence, to a question asked because of a suspicion."""
 
     asked: datetime
     answered: bool
     done: bool = True
+    deep: bool = False
+    """Whether the role's process had to show that it works, and not only the agent that it lives."""
 
 
 @dataclass(frozen=True)

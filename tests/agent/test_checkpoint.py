@@ -51,6 +51,10 @@ def storage(tmp_path: Path) -> Shelf:
     return Shelf(tmp_path / "storage", keep=3)
 
 
+async def always(seconds: float) -> bool:
+    return True
+
+
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     """Serves shelves as other pods' agents do."""
@@ -61,7 +65,7 @@ async def serve() -> AsyncIterator[Serve]:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         name = f"peer-{len(endpoints)}"
-        endpoint = AgentEndpoint(PodState(name, Role.TRAINER), shelf, "127.0.0.1", port)
+        endpoint = AgentEndpoint(PodState(name, Role.TRAINER), shelf, "127.0.0.1", port, always)
         await endpoint.start()
         endpoints.append(endpoint)
         return Peer(pod=name, role=Role.TRAINER, address="127.0.0.1", agent_port=port, rank=len(endpoints))

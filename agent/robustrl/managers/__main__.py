@@ -20,10 +20,9 @@ from robustrl.managers.engine_client import HttpEngineClient
 from robustrl.managers.managers import Managers
 from robustrl.managers.request_manager import RolloutsFail
 from robustrl.managers.server import Server
+from robustrl_api.pod_config import MANAGER_CONFIG_ENV
 
 log = logging.getLogger("robustrl.managers")
-
-ENVIRONMENT = "ROBUSTRL_MANAGER_CONFIG"
 
 
 def main() -> int:
@@ -31,7 +30,7 @@ def main() -> int:
     ending."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        config = configuration.parse(os.environ.get(ENVIRONMENT, ""))
+        config = configuration.parse(os.environ.get(MANAGER_CONFIG_ENV, ""))
         uvloop.run(_serve(config, load_functions(config)))
     except (ConfigError, RolloutsFail) as error:
         print(f"robustrl.managers: {error}", file=sys.stderr)

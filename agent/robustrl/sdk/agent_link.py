@@ -11,9 +11,14 @@ ANSWER_SECONDS = 600.0
 
 
 class AgentLink:
-    """A unix socket with one JSON object a line. Statements get no answer; questions do."""
+    """A unix socket with one JSON object a line. Statements get no answer; questions do.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        local_rank: which of the pod's training processes this is; the phase of the first is the pod's.
+    """
+
+    def __init__(self, path: str, local_rank: int) -> None:
+        self._local_rank = local_rank
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(ANSWER_SECONDS)
         self._socket.connect(path)
@@ -22,6 +27,11 @@ class AgentLink:
     def tell(self, operation: str, **fields: Any) -> None:
         """Say something to the agent."""
         self._socket.sendall(json.dumps({"op": operation, **fields}).encode() + b"\n")
+
+    def enter(self, phase: str) -> None:
+        """Say what this process does from now on; "" is nothing in particular."""
+        if self._local_rank == 0:
+            self.tell("phase", phase=phase)
 
     def ask(self, operation: str, **fields: Any) -> dict[str, Any]:
         """Ask the agent for something.

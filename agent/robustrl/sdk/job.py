@@ -104,9 +104,9 @@ class TrainerJob:
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Say what is being done. Only in phase "Train" does an idle accelerator mean that something is wrong."""
-        self._link.tell("phase", phase=name)
+        self._link.enter(name)
         yield
-        self._link.tell("phase", phase="")
+        self._link.enter("")
 
     def commit(self, step: int, **metrics: float) -> None:
         """End a step: checkpoint, make it real in the ledger, publish the weights.

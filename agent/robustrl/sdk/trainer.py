@@ -55,8 +55,8 @@ def _join(backend: str | None) -> TrainerJob:
             "this script was not started by a RobustRL agent; run it with `robustrl run rljob.yaml` or as an RLJob"
         )
     config = WorkerConfig.model_validate_json(text)
-    link = AgentLink(config.agent_socket)
-    link.tell("phase", phase="Rendezvous")
+    link = AgentLink(config.agent_socket, config.local_rank)
+    link.enter("Rendezvous")
     if config.world_size > 1:
         dist.init_process_group(
             backend or ("nccl" if torch.cuda.is_available() else "gloo"),
@@ -65,6 +65,7 @@ def _join(backend: str | None) -> TrainerJob:
             world_size=config.world_size,
             timeout=COLLECTIVE_TIMEOUT,
         )
+    link.enter("")
     return TrainerJob(config, link, Ledger(lambda: str(link.ask("manager")["url"]), config.epoch))
 
 

@@ -42,7 +42,7 @@ class Agent:
         self._managers = ManagersClient()
         self._launcher = Launcher(config)
         self._publisher = Publisher(self._managers, host, config.weight_port, config.chunk_bytes)
-        self._endpoint = AgentEndpoint(self._state, self._memory.checkpoints, host, config.agent_port)
+        self._endpoint = AgentEndpoint(self._state, self._memory.checkpoints, host, config.agent_port, self._works)
         self._control = ControlClient(config, self._state, self._apply)
         self._playing: tuple[Role, int] | None = None
         self._runner: Runner | None = None
@@ -111,6 +111,10 @@ class Agent:
             return
         self._runner = self._make(assignment.role)
         await self._runner.start(assignment)
+
+    async def _works(self, seconds: float) -> bool:
+        """An agent without a process has none that could hang."""
+        return self._runner is None or await self._runner.works(seconds)
 
     def _make(self, role: Role) -> Runner:
         if role is Role.TRAINER:

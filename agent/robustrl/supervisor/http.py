@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 from aiohttp import web
 
 from robustrl.checkpoint.folder import BadCopy, read_manifest
@@ -9,17 +12,27 @@ from robustrl.checkpoint.shelf import Shelf
 from robustrl.supervisor.state import PodState
 from robustrl_api.version import Version
 
+MAX_PROBE_SECONDS = 600.0
+PROBE_MARGIN_SECONDS = 0.5
+
 
 class AgentEndpoint:
-    """An aiohttp server on the pod's address."""
+    """An aiohttp server on the pod's address.
 
-    def __init__(self, state: PodState, shelf: Shelf, host: str, port: int) -> None:
-        self._state, self._shelf, self._host, self._port = state, shelf, host, port
+    Args:
+        works: whether the role's process shows within some seconds that it works.
+    """
+
+    def __init__(
+        self, state: PodState, shelf: Shelf, host: str, port: int, works: Callable[[float], Awaitable[bool]]
+    ) -> None:
+        self._state, self._shelf, self._host, self._port, self._works = state, shelf, host, port, works
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/works", self._deep_probe)
         app.router.add_get("/checkpoints/{version}", self._roots)
         app.router.add_get("/checkpoints/{version}/{rank}/{file}", self._file)
         self._runner = web.AppRunner(app, access_log=None)
@@ -28,6 +41,19 @@ class AgentEndpoint:
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.json_response({"pod": self._state.pod, "boot": self._state.boot})
+
+    async def _deep_probe(self, request: web.Request) -> web.Response:
+        """200 if the role's process shows that it works, 503 if it does not in the time given by `seconds`."""
+        try:
+            seconds = min(MAX_PROBE_SECONDS, max(0.0, float(request.query.get("seconds", "1"))))
+        except ValueError as error:
+            raise web.HTTPBadRequest(text="seconds: expected a number") from error
+        try:
+            async with asyncio.timeout(seconds + PROBE_MARGIN_SECONDS):
+                works = await self._works(seconds)
+        except TimeoutError:
+            works = False
+        return web.json_response({"works": works}, status=200 if works else 503)
 
     async def _roots(self, request: web.Request) -> web.Response:
         """Which ranks' parts of a checkpoint are here, with their root digests."""

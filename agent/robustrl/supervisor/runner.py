@@ -16,6 +16,9 @@ class Runner(Protocol):
     async def update(self, assignment: Assignment) -> None:
         """Something around the role changed: managers, peers. The role itself goes on."""
 
+    async def works(self, seconds: float) -> bool:
+        """Asked when the role's process is under suspicion: whether it shows within `seconds` that it works."""
+
     async def stop(self, *, leaving: bool = False) -> None:
         """End every process of the role, now.
 

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from dataclasses import dataclass, field
 
+from robustrl.supervisor.activity import ActivityWatch
 from robustrl_api.control import AgentReport, Child, Complaint
 from robustrl_api.names import Role
 
@@ -18,11 +19,11 @@ class PodState:
     role: Role
     boot: str = field(default_factory=lambda: uuid.uuid4().hex)
     epoch: int = 0
-    phase: str = ""
     step: int = 0
     version: str = ""
     admitted: bool = False
     child: Child = field(default_factory=Child)
+    activity: ActivityWatch = field(default_factory=ActivityWatch)
     complaint: Complaint | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -38,11 +39,12 @@ class PodState:
             epoch=self.epoch,
             role=self.role,
             applied=applied,
-            phase=self.phase,
+            phase=self.activity.phase,
             step=self.step,
             version=self.version,
             admitted=self.admitted,
             child=self.child,
+            activity=self.activity.report(),
             complaint=self.complaint,
             metrics=dict(self.metrics),
         )

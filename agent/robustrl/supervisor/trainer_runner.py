@@ -10,6 +10,7 @@ from robustrl.checkpoint.archive import Archive
 from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
 from robustrl.exit_status import PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
+from robustrl.supervisor.cpu_time import STOPPED, CpuMeter
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised
@@ -22,6 +23,9 @@ from robustrl_api.version import Version
 
 log = logging.getLogger(__name__)
 
+SAMPLE_SECONDS = 1.0
+PROBE_SAMPLE_SECONDS = 0.25
+WORKING_PHASE = "Train"
 SETTLE_SECONDS = 0.05
 """After the first exit, how long to wait for the exits that explain it."""
 
@@ -65,7 +69,7 @@ class TrainerRunner:
         if leaving:
             await self._archive.flush()
         await self._link.close()
-        self._state.phase = ""
+        self._state.activity.reset()
 
     async def _run(self, assignment: Assignment) -> None:
         try:
@@ -77,7 +81,43 @@ class TrainerRunner:
             self._set_child(ChildState.EXITED, Exit(code=127, message=text))
             return
         self._set_child(ChildState.RUNNING)
-        self._set_child(ChildState.EXITED, await self._first_failure())
+        watch = asyncio.create_task(self._watch_work(), name="activity")
+        try:
+            self._set_child(ChildState.EXITED, await self._first_failure())
+        finally:
+            watch.cancel()
+            self._state.activity.reset()
+
+    async def _watch_work(self) -> None:
+        """An idle processor means that something is wrong only while the script says that it trains."""
+        meter = CpuMeter()
+        while True:
+            text = self._standstill(meter.shares([worker.pid for worker in self._workers]))
+            if text:
+                self._state.activity.stands_still(text)
+            else:
+                self._state.activity.moved()
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    def _standstill(self, shares: dict[int, float]) -> str:
+        for pid, share in shares.items():
+            if share == STOPPED:
+                return f"training process {pid} is stopped"
+            if self._state.activity.phase == WORKING_PHASE and share * 1000 < self._config.active_permille:
+                return f"training process {pid} used {share:.1%} of a core in phase {WORKING_PHASE}"
+        return ""
+
+    async def works(self, seconds: float) -> bool:
+        """Whether the workers do anything within `seconds`: a phase ends, or every process uses the processor."""
+        meter, phase = CpuMeter(), self._state.activity.phase
+        pids = [worker.pid for worker in self._workers]
+        meter.shares(pids)
+        deadline = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(min(seconds, PROBE_SAMPLE_SECONDS))
+            if self._state.activity.phase != phase or not self._standstill(meter.shares(pids)):
+                return True
+        return False
 
     async def _first_failure(self) -> Exit:
         """The exit that ends the epoch here: all well, or the first that went wrong."""
@@ -138,7 +178,7 @@ class TrainerRunner:
     async def _handle(self, message: Message) -> Message | None:
         operation = message["op"]
         if operation == "phase":
-            self._state.phase = str(message["phase"])
+            self._state.activity.enter(str(message["phase"]))
         elif operation == "committed":
             self._committed(Version(message["epoch"], message["step"]))
         elif operation == "publish":

@@ -5,6 +5,6 @@ and node, then silence. Silence alone convicts nobody: it takes a probe that got
 """
 
 from robustrl_operator.analyze.analyzer import analyze
-from robustrl_operator.analyze.verdict import Cause, Health, Verdict, Verdicts
+from robustrl_operator.analyze.verdict import Cause, Detector, Health, Question, Verdict, Verdicts
 
-__all__ = ["Cause", "Health", "Verdict", "Verdicts", "analyze"]
+__all__ = ["Cause", "Detector", "Health", "Question", "Verdict", "Verdicts", "analyze"]

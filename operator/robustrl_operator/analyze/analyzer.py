@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from robustrl_api.status import Scope
-from robustrl_operator.analyze import child, pod_status, silence
-from robustrl_operator.analyze.verdict import HEALTHY, Cause, Health, Verdict, Verdicts
+from robustrl_operator.analyze import child, inactivity, pod_status, silence
+from robustrl_operator.analyze.verdict import HEALTHY, Cause, Detector, Health, Verdict, Verdicts
 from robustrl_operator.view import JobView, PodView
 
 
-def analyze(view: JobView) -> Verdicts:
-    """One verdict for each pod, and for each member whose pod is gone."""
-    verdicts = {pod.uid: _judge(view, pod) for pod in view.pods}
+def analyze(view: JobView, detectors: Sequence[Detector] = ()) -> Verdicts:
+    """One verdict for each pod, and for each member whose pod is gone.
+
+    Args:
+        detectors: the users' own, asked about pods that nothing else speaks against.
+    """
+    verdicts = {pod.uid: _judge(view, pod, detectors) for pod in view.pods}
     for member in view.status.members:
         if member.uid and member.uid not in verdicts:
             text = f"pod {member.pod} no longer exists"
@@ -18,14 +24,15 @@ def analyze(view: JobView) -> Verdicts:
     return _settle_lost_peers(view, verdicts)
 
 
-def _judge(view: JobView, pod: PodView) -> Verdict:
+def _judge(view: JobView, pod: PodView, detectors: Sequence[Detector]) -> Verdict:
     bad = pod_status.judge(view, pod) or silence.judge(view, pod)
     if bad is not None:
         return bad
     report = view.report(pod.uid)
     if report is None:
         return Verdict(Health.STARTING)
-    return child.judge(view, pod, report) or HEALTHY
+    found = child.judge(view, pod, report) or inactivity.judge(view, pod, report)
+    return found or next((v for detector in detectors if (v := detector(view, pod)) is not None), HEALTHY)
 
 
 def _settle_lost_peers(view: JobView, verdicts: Verdicts) -> Verdicts:

@@ -45,6 +45,8 @@ def _judge_supervised(view: JobView, pod: PodView, report: AgentReport) -> Verdi
     child = report.child
     if child.state not in (ChildState.EXITED, ChildState.STARTING) or child.last_exit is None:
         return None
+    if child.last_exit.requested:
+        return Verdict(Health.STARTING)
     cause = Cause.MANAGER_EXITED if pod.origin is Role.MANAGER else Cause.ENGINE_EXITED
     text = exit_text(pod.name, child.last_exit)
     if child.state is ChildState.STARTING or child.restarts < view.spec.recovery.budgets.restarts_without_progress:
@@ -62,4 +64,5 @@ def exit_text(pod: str, exit: Exit) -> str:
     """An exit in words, with what the process said last."""
     how = f"killed by signal {-exit.code}" if exit.code < 0 else f"exited with status {exit.code}"
     last = exit.message[-LAST_WORDS:]
-    return f"process in {pod} {how}" + (f": {last}" if last else "")
+    which = f"process {exit.life} of {pod}" if exit.life else f"process in {pod}"
+    return f"{which} {how}" + (f": {last}" if last else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from robustrl_api.status import Scope
-from robustrl_operator.analyze.verdict import Cause, Health, Verdict
+from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
 from robustrl_operator.view import JobView, PodView
 
 PROBE_LEAD = timedelta(seconds=1)
@@ -51,13 +51,13 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
     text = f"{pod.name} has been silent for {silent.total_seconds():.1f} s"
     heard = view.reports.get(pod.uid)
     asked_since = heard.at if heard else view.watching_since
-    if probe is None or probe.asked < asked_since:
-        return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text, probe=True)
+    if probe is None or probe.deep or probe.asked < asked_since:
+        return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text, ask=Question.LIVES)
     if not probe.done or silent < view.silence_limit:
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text)
     if probe.answered:
         # It lives but does not reach us. It is asked again; only a dead or fenced pod is replaced.
-        return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text + " but answers a probe", probe=True)
+        return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text + " but answers a probe", ask=Question.LIVES)
     if view.node_lost(pod.node):
         return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE)
     return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text + " and answers no probe", Scope.NODE)

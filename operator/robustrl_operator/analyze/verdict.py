@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from robustrl_api.status import Scope
+from robustrl_operator.view import JobView, PodView
 
 
 class Health(StrEnum):
@@ -25,6 +27,10 @@ class Cause(StrEnum):
     ENGINE_EXITED = "EngineExited"
     MANAGER_EXITED = "ManagerExited"
     PEER_LOST = "PeerLost"
+    WORKER_HUNG = "WorkerHung"
+    ENGINE_HUNG = "EngineHung"
+    MANAGER_HUNG = "ManagerHung"
+    PHASE_OVERDUE = "PhaseOverdue"
     POD_DELETED = "PodDeleted"
     POD_FAILED = "PodFailed"
     OUT_OF_MEMORY = "OutOfMemory"
@@ -40,6 +46,16 @@ UNMENDABLE = frozenset({Cause.BAD_IMAGE, Cause.BAD_CONFIGURATION})
 """Causes that lie in what the user gave us: a restart meets them again."""
 
 
+class Question(StrEnum):
+    """What a pod under suspicion is asked."""
+
+    NONE = "None"
+    LIVES = "Lives"
+    """The agent: whether it is there."""
+    WORKS = "Works"
+    """The role's process: to show that it works."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     health: Health
@@ -47,8 +63,7 @@ class Verdict:
     evidence: str = ""
     scope: Scope = Scope.PROCESS
     """What is broken: only the process, the pod, or its node."""
-    probe: bool = False
-    """The pod should be asked whether it lives."""
+    ask: Question = Question.NONE
 
     @property
     def failed(self) -> bool:
@@ -66,6 +81,9 @@ class Verdict:
 
 
 HEALTHY = Verdict(Health.HEALTHY)
+
+Detector = Callable[[JobView, PodView], Verdict | None]
+"""A detector of a user's own, registered as an entry point: pure, and quick, for it is asked twice a heartbeat."""
 
 Verdicts = dict[str, Verdict]
 """Verdicts by pod UID. Members of the epoch whose pod no longer exists have one too."""

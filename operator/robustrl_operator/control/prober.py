@@ -1,9 +1,13 @@
-"""Asks a silent agent whether it lives. The answer is evidence for the next plan, nothing more."""
+"""Asks an agent whether it lives, or whether its role's process works.
+
+The answer is evidence for the next plan, nothing more.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import aiohttp
 
@@ -31,23 +35,28 @@ class Prober:
         """Start a probe, unless one of this pod is under way."""
         if probe.uid in self._running:
             return
-        self._results[probe.uid] = Probe(self._clock(), answered=False, done=False)
+        deep = probe.seconds is not None
+        self._results[probe.uid] = Probe(self._clock(), answered=False, done=False, deep=deep)
         task = asyncio.create_task(self._ask(probe), name=f"probe-{probe.name}")
         self._running[probe.uid] = task
         task.add_done_callback(lambda _: self._running.pop(probe.uid, None))
 
     async def _ask(self, probe: ProbePod) -> None:
-        asked = self._results[probe.uid].asked
-        answered = await self._answers(probe.address)
-        self._results[probe.uid] = Probe(asked, answered)
+        asked = self._results[probe.uid]
+        if probe.seconds is None:
+            answered = await self._answers(f"http://{probe.address}:{self._port}/healthz", PROBE_SECONDS)
+        else:
+            url = f"http://{probe.address}:{self._port}/works?seconds={probe.seconds:g}"
+            answered = await self._answers(url, probe.seconds + PROBE_SECONDS)
+        self._results[probe.uid] = replace(asked, answered=answered, done=True)
         self._on_result()
 
-    async def _answers(self, address: str) -> bool:
-        timeout = aiohttp.ClientTimeout(total=PROBE_SECONDS)
+    async def _answers(self, url: str, seconds: float) -> bool:
+        timeout = aiohttp.ClientTimeout(total=seconds)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
-                session.get(f"http://{address}:{self._port}/healthz") as response,
+                session.get(url) as response,
             ):
                 return response.status == 200
         except (aiohttp.ClientError, TimeoutError):

@@ -19,6 +19,7 @@ from robustrl_api.job import RLJob
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import analyze
 from robustrl_operator.control.body import Body, StatusConflict
+from robustrl_operator.control.detectors import load_detectors
 from robustrl_operator.control.hub import Clock, ControlHub
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.plan import DeletePod, Plan, ProbePod, plan
@@ -47,6 +48,7 @@ class Reconciler:
     def __init__(self, key: str, body: Body, hub: ControlHub, prober: Prober, clock: Clock) -> None:
         self.key = key
         self.watch = Watcher()
+        self._detectors = load_detectors()
         self._body, self._hub, self._prober, self._clock = body, hub, prober, clock
         self._since = clock()
         self._woken = asyncio.Event()
@@ -102,7 +104,7 @@ class Reconciler:
             return None
         started = asyncio.get_running_loop().time()
         view = self.view(job)
-        decided = plan(view, analyze(view))
+        decided = plan(view, analyze(view, self._detectors))
         self.watch.plans += 1
         self.watch.last_plan_seconds = asyncio.get_running_loop().time() - started
         stored = await self._store(job, decided.status)

@@ -35,6 +35,7 @@ def _assignment(view: JobView, pod: PodView, peers: tuple[Peer, ...], rendezvous
         manager=_manager_url(view),
         peers=tuple(peer for peer in peers if peer.pod != pod.name),
         heartbeat_seconds=float(view.spec.detection.heartbeat_seconds),
+        end_life=next((each.life for each in view.status.convictions if each.uid == pod.uid), ""),
     )
     if pod.uid not in view.member_by_uid:
         return common

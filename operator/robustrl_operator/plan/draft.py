@@ -42,11 +42,16 @@ class Relabel:
 
 @dataclass(frozen=True, slots=True)
 class ProbePod:
-    """Ask the agent directly whether it lives."""
+    """Ask a pod directly, within a deadline.
+
+    Attributes:
+        seconds: how long the role's process may take to show that it works; None asks only whether the agent lives.
+    """
 
     name: str
     uid: str
     address: str
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

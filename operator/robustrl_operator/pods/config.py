@@ -44,6 +44,7 @@ def pod_config(job: RLJob, role: Role, around: Surroundings) -> PodConfig:
         engine_command=engine_command(spec.rollout.engine),
         trainer_command=command_of(spec.trainer.template),
         processes_per_pod=spec.trainer.processes_per_pod,
+        active_permille=spec.detection.trainer.active_permille,
         warm_worker=spec.trainer.warm_worker.mode is WarmMode.AUTO,
         warm_modules=spec.trainer.warm_worker.modules,
         manager=_manager(spec, around) if role is Role.MANAGER else None,

@@ -9,7 +9,7 @@ import pytest
 from tests.operator.build import NOW, SECOND, exited, running_job, saying, with_pod, with_status, without_pod
 
 from robustrl_api.control import Child, ChildState, Complaint
-from robustrl_operator.analyze import Cause, Health, analyze
+from robustrl_operator.analyze import Cause, Health, Question, analyze
 from robustrl_operator.analyze.silence import PROBE_LEAD
 from robustrl_operator.view import Heard, JobView, NodeView, Probe
 
@@ -153,7 +153,7 @@ def test_verdict(
 ) -> None:
     verdicts = analyze(evidence(VIEW, pod))
     verdict = verdicts[f"uid-{pod}"]
-    assert (verdict.health, verdict.cause, verdict.probe) == (Health(health), Cause(cause), probe)
+    assert (verdict.health, verdict.cause, verdict.ask is Question.LIVES) == (Health(health), Cause(cause), probe)
     assert scope is None or verdict.scope == scope
     if verdict.health in (Health.FAILED, Health.SUSPECT):
         assert pod in verdict.evidence, "the evidence names the pod"
@@ -174,7 +174,7 @@ def test_the_probe_is_asked_early_enough_to_cost_no_time() -> None:
 
 def timedelta_between_probe_and_limit() -> object:
     times = [0.1 * n for n in range(10, 40)]
-    asked = min(t for t in times if analyze(silent(t)(VIEW, TRAINER))[f"uid-{TRAINER}"].probe)
+    asked = min(t for t in times if analyze(silent(t)(VIEW, TRAINER))[f"uid-{TRAINER}"].ask is Question.LIVES)
     convicted = min(t for t in times if analyze(silent(t, NO_ANSWER)(VIEW, TRAINER))[f"uid-{TRAINER}"].failed)
     return round(convicted - asked, 1) * SECOND
 

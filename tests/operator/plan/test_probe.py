@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.operator.build import actions, draft, running_job, with_pod
 
-from robustrl_operator.analyze import Cause, Health, Verdict
+from robustrl_operator.analyze import Cause, Health, Question, Verdict
 from robustrl_operator.plan import ProbePod
 from robustrl_operator.plan.rules import probe
 
-SILENT = {"j-trainer-1": Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, "silent", probe=True)}
+SILENT = {"j-trainer-1": Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, "silent", ask=Question.LIVES)}
 
 
 def test_the_silent_pod_alone_is_asked() -> None:

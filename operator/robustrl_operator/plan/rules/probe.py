@@ -1,12 +1,16 @@
-"""A silent pod is asked directly before anything is concluded from its silence."""
+"""A pod under suspicion is asked directly before anything is concluded from silence or idleness."""
 
 from __future__ import annotations
 
+from robustrl_operator.analyze.verdict import Question
 from robustrl_operator.plan.draft import Draft, ProbePod
 
 
 def apply(draft: Draft) -> Draft:
     for pod in draft.view.pods:
-        if draft.verdict(pod.uid).probe and pod.address:
-            draft = draft.act(ProbePod(pod.name, pod.uid, pod.address))
+        question = draft.verdict(pod.uid).ask
+        if question is Question.NONE or not pod.address:
+            continue
+        seconds = float(draft.spec.detection.probe_seconds) if question is Question.WORKS else None
+        draft = draft.act(ProbePod(pod.name, pod.uid, pod.address, seconds))
     return draft

@@ -1,0 +1,86 @@
+"""How a pod's work goes on, measured where it happens: phases and how long they last, work that stands still.
+
+The operator judges by these numbers. They are durations by this pod's own monotonic clock, so nothing depends on two
+machines' clocks being alike, and a new operator needs no time to learn them.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Callable
+
+from robustrl_api.control import Activity
+
+Clock = Callable[[], float]
+IDLE = "idle"
+KNOWN_AFTER = 3
+"""A phase that has ended so many times is known well enough to expect the next one to be alike."""
+REMEMBERED = 50
+
+
+class History:
+    """The last durations of each kind of thing, in seconds."""
+
+    def __init__(self) -> None:
+        self._durations: dict[str, collections.deque[float]] = {}
+
+    def add(self, name: str, seconds: float) -> None:
+        self._durations.setdefault(name, collections.deque(maxlen=REMEMBERED)).append(seconds)
+
+    def longest(self) -> dict[str, float]:
+        """Of everything that has happened often enough to be known."""
+        return {name: max(seen) for name, seen in self._durations.items() if len(seen) >= KNOWN_AFTER}
+
+
+class ActivityWatch:
+    """The current phase and the work in it.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._history = History()
+        self._phase, self._phase_since = "", clock()
+        self._moved_at, self._idle_text = clock(), ""
+
+    @property
+    def phase(self) -> str:
+        return self._phase
+
+    def enter(self, phase: str) -> None:
+        """A phase begins, and the one before it has ended well. Work starts anew with it."""
+        if phase == self._phase:
+            return
+        now = self._clock()
+        if self._phase:
+            self._history.add(self._phase, now - self._phase_since)
+        self.moved()
+        self._phase, self._phase_since = phase, now
+
+    def moved(self) -> None:
+        """The work went on just now, or there is none to do."""
+        now = self._clock()
+        if self._phase:
+            self._history.add(IDLE, now - self._moved_at)
+        self._moved_at, self._idle_text = now, ""
+
+    def stands_still(self, text: str) -> None:
+        """There is work, and it has not gone on since it last did."""
+        self._idle_text = text
+
+    def reset(self) -> None:
+        """The process is another one now. What phases usually take is remembered."""
+        self._phase, self._phase_since = "", self._clock()
+        self._moved_at, self._idle_text = self._clock(), ""
+
+    def report(self) -> Activity:
+        now = self._clock()
+        return Activity(
+            phase_seconds=now - self._phase_since,
+            idle_seconds=now - self._moved_at if self._idle_text else 0.0,
+            idle_text=self._idle_text,
+            shown=self._history.longest(),
+        )

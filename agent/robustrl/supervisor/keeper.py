@@ -1,0 +1,101 @@
+"""Keeps one process running: an engine or the managers, restarted in place for as long as the pod plays the role."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from robustrl.exit_status import BAD_INPUT_STATUS
+from robustrl.supervisor.process import Supervised
+from robustrl.supervisor.state import PodState
+from robustrl_api.control import Child, ChildState, Complaint, Exit
+
+log = logging.getLogger(__name__)
+
+STABLE_SECONDS = 30.0
+MAX_RESTART_SECONDS = 10.0
+BOOT_LETTERS = 8
+
+
+class Keeper:
+    """One process after another, each a life with a name of its own.
+
+    Args:
+        name: what the process is, for people.
+        launch: starts it.
+        serve: what there is to do for it while it lives; cancelled at its end.
+        complaint: the reason given when it exits because of what the user gave us.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        state: PodState,
+        launch: Callable[[], Awaitable[Supervised]],
+        serve: Callable[[], Awaitable[None]],
+        complaint: str,
+    ) -> None:
+        self._name, self._state, self._launch, self._serve, self._complaint = name, state, launch, serve, complaint
+        self._process: Supervised | None = None
+        self._lives = itertools.count(1)
+        self._ending = ""
+        self._restarts = 0
+        self.life = ""
+
+    async def run(self) -> None:
+        """Run it until cancelled. The first restart is immediate: most exits do not happen twice."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            exit = await self._one_life()
+            lived = loop.time() - began
+            self._restarts = 1 if lived > STABLE_SECONDS else self._restarts + 1
+            if exit.code == BAD_INPUT_STATUS:
+                self._state.complaint = Complaint(reason=self._complaint, message=exit.message[-3900:])
+            self._set(ChildState.EXITED, exit)
+            log.warning("%s exited with status %d after %.1f s", self._name, exit.code, lived)
+            if self._restarts > 1:
+                await asyncio.sleep(min(MAX_RESTART_SECONDS, 0.2 * 2**self._restarts) * random.uniform(0.5, 1.0))
+
+    async def _one_life(self) -> Exit:
+        """Run one process to its end."""
+        self.life = f"{self._state.boot[:BOOT_LETTERS]}.{next(self._lives)}"
+        self._state.activity.reset()
+        self._set(ChildState.STARTING, self._state.child.last_exit)
+        try:
+            self._process = await self._launch()
+        except OSError as error:
+            return Exit(code=127, message=f"{self._name} cannot be started: {error}", life=self.life)
+        service = asyncio.ensure_future(self._serve())
+        try:
+            code = await self._process.wait()
+        finally:
+            service.cancel()
+            await asyncio.gather(service, return_exceptions=True)
+        requested = self._ending == self.life
+        return Exit(code=code, message=self._process.last_words(), life=self.life, requested=requested)
+
+    def up(self) -> None:
+        """The process has begun to work."""
+        if self._state.child.state is not ChildState.RUNNING:
+            self._set(ChildState.RUNNING, self._state.child.last_exit)
+
+    def end(self, life: str) -> None:
+        """End the process of this life; any other is left alone."""
+        if life and life == self.life and self._ending != life and self._process is not None:
+            log.warning("%s hangs and is ended", self._name)
+            self._ending = life
+            self._process.kill()
+
+    async def stop(self) -> None:
+        """After `run` was cancelled: end the process."""
+        if self._process is not None:
+            self._process.kill()
+            await self._process.wait()
+
+    def _set(self, state: ChildState, exit: Exit | None) -> None:
+        self._state.child = Child(state=state, restarts=self._restarts, last_exit=exit, life=self.life)
+        self._state.notify()

@@ -1,0 +1,100 @@
+"""Evidence from work that stands still, and from phases that outlive their lease (paper section 4, by role and phase).
+
+Agents measure by their own clocks how long work has stood still though there is some: a trainer idle in phase Train,
+an engine that has requests and makes no token, managers that answer nobody. Standing still convicts nobody alone: the
+process is asked to show that it works, with a deadline. An outlived lease is itself the fault.
+
+Deadlines are learned: once a job has shown how long things take, so many times that, within a floor and a ceiling.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from robustrl_api.control import AgentReport
+from robustrl_api.names import Role
+from robustrl_api.spec import TrainerDetection
+from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
+from robustrl_operator.view import JobView, PodView
+
+IDLE = "idle"
+"""Under this name agents report the longest standstill that ended by itself."""
+FREE_PHASES = frozenset({"", "Train", "Wait"})
+"""Phases of a trainer without a lease: waiting for a batch is not its fault, and training is watched by its work."""
+APPLYING = "Applying"
+CAUSES = {Role.TRAINER: Cause.WORKER_HUNG, Role.ROLLOUT: Cause.ENGINE_HUNG, Role.MANAGER: Cause.MANAGER_HUNG}
+
+
+def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
+    """A verdict on a pod whose agent reports, or None where its work goes on."""
+    role = view.current_role(pod)
+    if role not in CAUSES or (role is Role.TRAINER and report.child.epoch != view.status.epoch):
+        return None
+    return _overdue(view, pod, report, role) or _idle(view, pod, report, role)
+
+
+def _overdue(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
+    """A lease of a phase that has run out. The last report may be a heartbeat old: time since then counts."""
+    limit = _lease(view, report, role)
+    if limit is None or _lasted(view, pod, report.activity.phase_seconds) < limit:
+        return None
+    text = f"{pod.name} has been in phase {report.phase} for more than {limit.total_seconds():.0f} s"
+    return Verdict(Health.FAILED, Cause.PHASE_OVERDUE, text)
+
+
+def _lease(view: JobView, report: AgentReport, role: Role) -> timedelta | None:
+    detection = view.spec.detection
+    if role is Role.TRAINER and report.phase not in FREE_PHASES:
+        return learned(detection.trainer, detection.trainer.phase_lease_seconds, _shown(view, report.phase))
+    if role is Role.ROLLOUT and report.phase == APPLYING:
+        return timedelta(seconds=detection.rollout.phase_lease_seconds)
+    return None
+
+
+def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
+    """Work that stands still for longer than it may: suspect, and failed once the probe got no answer."""
+    idle = report.activity.idle_seconds
+    if idle == 0 or _lasted(view, pod, idle) < _patience(view, role):
+        return None
+    heard = view.reports[pod.uid]
+    text = f"{pod.name}: {report.activity.idle_text}, for {idle:.0f} s"
+    probe = view.probes.get(pod.uid)
+    if probe is None or not probe.deep or probe.asked < heard.at - timedelta(seconds=idle):
+        return Verdict(Health.SUSPECT, CAUSES[role], text, ask=Question.WORKS)
+    if not probe.done:
+        return Verdict(Health.SUSPECT, CAUSES[role], text)
+    if not probe.answered:
+        return Verdict(Health.FAILED, CAUSES[role], f"{text}, and a probe found it not working")
+    # It has shown that it works. It is asked again when it has had as long once more.
+    again = view.now - probe.asked > _patience(view, role)
+    return Verdict(Health.SUSPECT, CAUSES[role], text, ask=Question.WORKS) if again else None
+
+
+def _patience(view: JobView, role: Role) -> timedelta:
+    detection = view.spec.detection
+    if role is Role.TRAINER:
+        return learned(detection.trainer, detection.trainer.idle_seconds, _shown(view, IDLE))
+    if role is Role.ROLLOUT:
+        return timedelta(seconds=detection.rollout.zero_throughput_seconds)
+    return timedelta(seconds=detection.manager.unanswered_seconds)
+
+
+def learned(detection: TrainerDetection, ceiling_seconds: int, shown_seconds: float | None) -> timedelta:
+    """So many times what has been seen to end well, within floor and ceiling; the ceiling while nothing is known."""
+    if shown_seconds is None:
+        return timedelta(seconds=ceiling_seconds)
+    seconds = max(detection.learned_floor_seconds, detection.learned_multiple * shown_seconds)
+    return timedelta(seconds=min(ceiling_seconds, seconds))
+
+
+def _shown(view: JobView, name: str) -> float | None:
+    """The longest that any member has shown. A member that is new here has shown nothing, and its first steps may
+    be slow: then nothing is known."""
+    seen = [heard.report.activity.shown.get(name) for uid in view.member_by_uid if (heard := view.reports.get(uid))]
+    known = [seconds for seconds in seen if seconds is not None]
+    return max(known) if seen and len(known) == len(seen) else None
+
+
+def _lasted(view: JobView, pod: PodView, seconds: float) -> timedelta:
+    """What a report said of a duration, and the time since."""
+    return timedelta(seconds=seconds) + (view.now - view.reports[pod.uid].at)

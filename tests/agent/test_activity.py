@@ -1,0 +1,104 @@
+"""What an agent tells of its work: phases, standstills, and what is learned from both. Virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from robustrl.supervisor.activity import IDLE, KNOWN_AFTER, ActivityWatch
+from robustrl.supervisor.cpu_time import STOPPED, CpuMeter, ProcessTime
+
+
+@dataclass
+class Clock:
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_phase_lasts_until_the_next(clock: Clock) -> None:
+    watch = ActivityWatch(clock)
+    watch.enter("Train")
+    clock.now += 7
+    watch.enter("Train")
+    assert (watch.phase, watch.report().phase_seconds) == ("Train", 7)
+    watch.enter("Checkpoint")
+    assert watch.report().phase_seconds == 0
+
+
+def test_work_stands_still_from_when_it_last_moved(clock: Clock) -> None:
+    watch = ActivityWatch(clock)
+    watch.enter("Train")
+    clock.now += 3
+    watch.moved()
+    clock.now += 1
+    watch.stands_still("no tokens")
+    clock.now += 4
+    report = watch.report()
+    assert (report.idle_seconds, report.idle_text) == (5, "no tokens")
+    watch.moved()
+    assert watch.report().idle_seconds == 0
+
+
+def test_nothing_to_do_is_not_standing_still(clock: Clock) -> None:
+    watch = ActivityWatch(clock)
+    clock.now += 1000
+    assert watch.report().idle_seconds == 0
+
+
+def test_a_new_phase_starts_the_work_anew(clock: Clock) -> None:
+    watch = ActivityWatch(clock)
+    watch.enter("Train")
+    watch.stands_still("stopped")
+    clock.now += 50
+    watch.enter("Checkpoint")
+    assert watch.report().idle_seconds == 0
+
+
+def test_what_ended_well_often_enough_is_shown(clock: Clock) -> None:
+    watch = ActivityWatch(clock)
+    for seconds in (1.0, 4.0, 2.0)[:KNOWN_AFTER]:
+        assert "Train" not in watch.report().shown
+        watch.enter("Train")
+        clock.now += seconds
+        watch.enter("")
+    assert watch.report().shown["Train"] == 4
+    assert watch.report().shown[IDLE] == 4
+
+
+def test_another_process_inherits_what_is_known_but_no_suspicion(clock: Clock) -> None:
+    watch = ActivityWatch(clock)
+    for _ in range(KNOWN_AFTER):
+        watch.enter("Train")
+        clock.now += 2
+        watch.enter("")
+    watch.enter("Train")
+    watch.stands_still("stopped")
+    clock.now += 99
+    watch.reset()
+    report = watch.report()
+    assert (watch.phase, report.idle_seconds, report.phase_seconds) == ("", 0, 0)
+    assert report.shown["Train"] == 2, "a phase that was cut off has not ended well"
+
+
+def test_shares_of_a_core(clock: Clock) -> None:
+    used = {1: 10.0, 2: 0.0}
+    meter = CpuMeter(lambda pid: ProcessTime(used[pid], False) if pid in used else None, clock)
+    assert meter.shares([1, 2, 3]) == {}, "one reading says nothing yet"
+    clock.now += 2
+    used[1] += 1.0
+    assert meter.shares([1, 2, 3]) == {1: 0.5, 2: 0.0}
+    del used[2]
+    clock.now += 1
+    assert meter.shares([1, 2]) == {1: 0.0}
+
+
+def test_a_stopped_process_says_so_at_once(clock: Clock) -> None:
+    assert CpuMeter(lambda pid: ProcessTime(1.0, True), clock).shares([5]) == {5: STOPPED}

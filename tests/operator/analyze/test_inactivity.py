@@ -1,0 +1,120 @@
+"""Work that stands still and leases that run out, as a table; and what stays unsuspected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.operator.build import NOW, SECOND, job, running_job, saying
+
+from robustrl_api.control import Activity, Child, ChildState
+from robustrl_api.spec import TrainerDetection
+from robustrl_operator.analyze import Health, Question, Verdict, analyze
+from robustrl_operator.analyze.inactivity import learned
+from robustrl_operator.view import JobView, PodView, Probe
+
+TRAINER, ROLLOUT, MANAGER = "j-trainer-1", "j-rollout-3", "j-manager-0"
+BOTH = ("j-trainer-1", "j-trainer-2")
+
+
+def idle(seconds: float, **shown: float) -> Activity:
+    return Activity(idle_seconds=seconds, idle_text="stands still", shown=shown)
+
+
+def asked(ago: float, *, done: bool = True, answered: bool = False, deep: bool = True) -> Probe:
+    return Probe(NOW - ago * SECOND, answered, done, deep)
+
+
+def phase(name: str, seconds: float, **shown: float) -> dict[str, object]:
+    return {"phase": name, "activity": Activity(phase_seconds=seconds, shown=shown)}
+
+
+# name, pod, what its report says, probe -> health, cause, what it is asked
+TABLE = [
+    ("trainer idle for a while", TRAINER, {"activity": idle(299)}, None, "Healthy", "None", "None"),
+    ("trainer idle for too long", TRAINER, {"activity": idle(301)}, None, "Suspect", "WorkerHung", "Works"),
+    ("being asked", TRAINER, {"activity": idle(301)}, asked(1, done=False), "Suspect", "WorkerHung", "None"),
+    ("does not work", TRAINER, {"activity": idle(301)}, asked(1), "Failed", "WorkerHung", "None"),
+    ("works after all", TRAINER, {"activity": idle(301)}, asked(1, answered=True), "Healthy", "None", "None"),
+    ("worked, long ago", TRAINER, {"activity": idle(900)}, asked(400, answered=True), "Suspect", "WorkerHung", "Works"),
+    ("did not work the last time", TRAINER, {"activity": idle(301)}, asked(500), "Suspect", "WorkerHung", "Works"),
+    ("only its agent was asked", TRAINER, {"activity": idle(301)}, asked(1, deep=False), "Suspect", "WorkerHung",
+     "Works"),
+    ("engine slow", ROLLOUT, {"activity": idle(59)}, None, "Healthy", "None", "None"),
+    ("engine makes no tokens", ROLLOUT, {"activity": idle(61)}, None, "Suspect", "EngineHung", "Works"),
+    ("engine does not answer", ROLLOUT, {"activity": idle(61)}, asked(1), "Failed", "EngineHung", "None"),
+    ("managers silent", MANAGER, {"activity": idle(31)}, None, "Suspect", "ManagerHung", "Works"),
+    ("managers do not answer", MANAGER, {"activity": idle(31)}, asked(1), "Failed", "ManagerHung", "None"),
+    # Leases.
+    ("checkpoint in time", TRAINER, phase("Checkpoint", 890), None, "Healthy", "None", "None"),
+    ("checkpoint overdue", TRAINER, phase("Checkpoint", 901), None, "Failed", "PhaseOverdue", "None"),
+    ("waiting for a batch", TRAINER, phase("Wait", 90_000), None, "Healthy", "None", "None"),
+    ("a long step", TRAINER, phase("Train", 90_000), None, "Healthy", "None", "None"),
+    ("between phases", TRAINER, phase("", 90_000), None, "Healthy", "None", "None"),
+    ("a phase of the user's", TRAINER, phase("Evaluate", 901), None, "Failed", "PhaseOverdue", "None"),
+    ("weights applied slowly", ROLLOUT, phase("Applying", 590), None, "Healthy", "None", "None"),
+    ("weights never applied", ROLLOUT, phase("Applying", 601), None, "Failed", "PhaseOverdue", "None"),
+    ("serving for long", ROLLOUT, phase("Serving", 90_000), None, "Healthy", "None", "None"),
+    ("a long pull", ROLLOUT, phase("Pulling", 90_000), None, "Healthy", "None", "None"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "fields", "probe", "health", "cause", "question"), [row[1:] for row in TABLE],
+                         ids=[row[0] for row in TABLE])  # fmt: skip
+def test_verdict(
+    pod: str, fields: dict[str, object], probe: Probe | None, health: str, cause: str, question: str
+) -> None:
+    view = saying(running_job(), pod, ago=0, **fields)
+    verdict = analyze(replace(view, probes={f"uid-{pod}": probe} if probe else {}))[f"uid-{pod}"]
+    assert (verdict.health.value, verdict.cause.value, verdict.ask.value) == (health, cause, question)
+    assert health == "Healthy" or pod in verdict.evidence, "the evidence names the pod"
+
+
+def test_time_since_the_last_report_counts() -> None:
+    view = saying(running_job(), TRAINER, ago=1.5, activity=idle(299))
+    assert analyze(view)[f"uid-{TRAINER}"].ask is Question.WORKS
+
+
+def test_a_worker_of_an_older_epoch_is_not_judged() -> None:
+    view = saying(running_job(), TRAINER, Child(state=ChildState.RUNNING, epoch=0), ago=0, activity=idle(9999))
+    assert analyze(view)[f"uid-{TRAINER}"].ask is Question.NONE
+
+
+LEARNED = TrainerDetection(learned_multiple=10, learned_floor_seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("shown", "deadline"),
+    [(None, 300), (0.01, 30), (2.9, 30), (4, 40), (29, 290), (31, 300), (1000, 300)],
+)
+def test_deadlines_are_learned_within_floor_and_ceiling(shown: float | None, deadline: float) -> None:
+    assert learned(LEARNED, 300, shown).total_seconds() == deadline
+
+
+def test_a_deadline_is_learned_from_what_all_members_have_shown() -> None:
+    view = running_job()
+    for name in BOTH:
+        view = saying(view, name, ago=0, activity=idle(50, idle=4.0))
+    assert {analyze(view)[f"uid-{name}"].ask for name in BOTH} == {Question.WORKS}, "4 s x 10 is less than 50 s"
+    newcomer = saying(view, BOTH[1], ago=0, activity=idle(50))
+    assert {analyze(newcomer)[f"uid-{name}"].ask for name in BOTH} == {Question.NONE}, "its first steps may be slow"
+
+
+def test_the_fields_of_the_spec_decide() -> None:
+    spec = job(detection={"trainer": {"idleSeconds": 5}, "rollout": {"zeroThroughputSeconds": 7}})
+    view = running_job(spec)
+    for name in (TRAINER, ROLLOUT):
+        view = saying(view, name, ago=0, activity=idle(6))
+    assert analyze(view)[f"uid-{TRAINER}"].ask is Question.WORKS
+    assert analyze(view)[f"uid-{ROLLOUT}"].ask is Question.NONE
+
+
+def test_a_detector_of_the_users_speaks_where_nothing_else_does() -> None:
+    verdict = Verdict(Health.SUSPECT, evidence="loss is NaN")
+
+    def detector(view: JobView, pod: PodView) -> Verdict | None:
+        return verdict if pod.name == TRAINER else None
+
+    found = analyze(running_job(), (detector,))
+    assert found[f"uid-{TRAINER}"] is verdict
+    assert found[f"uid-{ROLLOUT}"].health.value == "Healthy"
