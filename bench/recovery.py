@@ -58,14 +58,15 @@ def main() -> int:
     arguments = parser.parse_args()
     running = stack.bring_up(arguments.name)
     found: list[Measurement] = []
-    for strategy in arguments.strategies:
-        job = _start(running, strategy)
-        for fault in arguments.faults:
+    # Fault by fault, so that both strategies meet the same weather on a shared machine.
+    for fault in arguments.faults:
+        for strategy in arguments.strategies:
+            job = _start(running, strategy)
             for number in range(arguments.repeat):
                 seconds = measure(job, fault)
                 found.append(Measurement(strategy, fault, seconds))
-                print(f"{strategy:9s} {fault:12s} {number + 1}/{arguments.repeat}: {seconds:6.2f} s", flush=True)
-        job.delete()
+                print(f"{fault:12s} {strategy:9s} {number + 1}/{arguments.repeat}: {seconds:6.2f} s", flush=True)
+            job.delete()
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps([vars(each) for each in found], indent=1))
     print("\n" + table(found))
