@@ -129,5 +129,7 @@ class Assignment(ApiModel):
     """Every other live pod of the job that has an address."""
     heartbeat_seconds: float = 1.0
     """Longest time until the next report."""
+    standby: bool = False
+    """A rollout that shall keep a warm worker loaded, to become a trainer in the shortest time."""
     end_life: str = ""
     """The process of this life hangs and shall be ended; its agent then restarts it as after any exit."""

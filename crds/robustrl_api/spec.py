@@ -143,33 +143,49 @@ class Data(DocumentedModel):
 class Standby(DocumentedModel):
     mode: StandbyMode = StandbyMode.AUTO
     """Auto lets a rollout pod take a lost trainer's place. Off waits for a new trainer pod."""
+    reserve: int | None = Field(default=None, ge=0, le=10_000)
+    """Rollout pods that keep a warm worker loaded, and so become trainers in the shortest time. Left out: the largest
+    of the parallel sizes, so that one whole parallel group can be replaced (paper section 5.1.3)."""
 
 
 class Backoff(DocumentedModel):
     base_delay_seconds: int = Field(default=5, ge=0, le=3600)
-    """Delay before the second restart in a row that made no progress; it doubles from there. The first
-    restart is immediate."""
+    """Delay before the second restart in a row; it doubles from there. The first restart is immediate, and so is
+    every one after the loss of a machine."""
     max_delay_seconds: int = Field(default=600, ge=1, le=86_400)
     """Largest delay between restarts."""
+    stable_seconds: int = Field(default=10, ge=1, le=86_400)
+    """Trainers that have run for so long since their restart, and made a step, are stable: the next restart is
+    immediate again."""
 
 
 class Budgets(DocumentedModel):
     restarts_without_progress: int = Field(default=3, ge=1, le=100)
     """Restarts in a row that make no training step before the job is Failed with a diagnosis."""
     job_restarts: int = Field(default=10, ge=0, le=10_000)
-    """Whole-job restarts (strategy WholeJob) before the job is Failed."""
+    """Restarts of the whole job before it is Failed."""
+
+
+class Suspicion(DocumentedModel):
+    faults: int = Field(default=3, ge=1, le=1000)
+    """Faults on one node that make it a suspect: new pods go elsewhere if they can."""
+    forget_seconds: int = Field(default=3600, ge=1, le=2_592_000)
+    """A node without a further fault for so long is no suspect any more."""
 
 
 class Recovery(DocumentedModel):
     strategy: Strategy = Strategy.ROLE_BASED
-    """RoleBased restarts the role that failed. WholeJob restarts everything, as most frameworks do; keep it
-    for comparison."""
+    """RoleBased restarts the role that failed, and the whole job only where that cannot help: after a fault of the
+    training process in its first step, a second one in the same step, or a second failed restart. WholeJob restarts
+    everything at every fault, as most frameworks do; keep it for comparison."""
     standby: Standby = Standby()
     """Whether rollouts stand by for trainers."""
     backoff: Backoff = Backoff()
     """Delays between restarts that make no progress."""
     budgets: Budgets = Budgets()
     """When to give up."""
+    suspicion: Suspicion = Suspicion()
+    """When a node is avoided."""
 
 
 class TrainerDetection(DocumentedModel):

@@ -108,6 +108,8 @@ class RecoveryStatus(DocumentedModel):
     """Steps committed when the fault was found."""
     detected_time: str = Field(default="", max_length=64)
     """When the fault was found."""
+    failed_restarts: int = Field(default=0, ge=0)
+    """Attempts to restart in this recovery that failed before the trainers were back at work."""
     not_before_time: str = Field(default="", max_length=64)
     """Backoff: when the restart may begin."""
     replacement: str = Field(default="", max_length=253)
@@ -131,12 +133,35 @@ class Incident(DocumentedModel):
     """How much was restarted."""
     epoch: int = Field(ge=0)
     """The trainers' epoch after it."""
+    replacement: str = Field(default="", max_length=253)
+    """Pod that took the failed one's place in the trainers."""
     step: int = Field(ge=0)
     """Steps committed when the fault was found."""
+    lost: str = Field(default="", max_length=253)
+    """What has to be done again because of it."""
+    fault_time: str = Field(default="", max_length=64)
+    """When it happened, as well as is known."""
     detected_time: str = Field(max_length=64)
-    """When the fault was found."""
+    """When it was found; the failed part is fenced off by the same write."""
+    promoted_time: str = Field(default="", max_length=64)
+    """When every trainer pod of the new epoch had taken up its place."""
+    restored_time: str = Field(default="", max_length=64)
+    """When the trainers had loaded the checkpoint and were at work again."""
     recovered_time: str = Field(default="", max_length=64)
-    """When the next optimizer step was committed. Empty while it is not, or where training never stopped."""
+    """When the next optimizer step was committed; where training never stopped, when the fault was answered."""
+    reconnected_time: str = Field(default="", max_length=64)
+    """When every role was complete again and every engine had weights of the current epoch."""
+
+
+class SuspectNode(DocumentedModel):
+    """A node on which pods of this job have failed of late."""
+
+    name: str = Field(max_length=253)
+    """The node."""
+    faults: int = Field(ge=1)
+    """Faults on it, each no later than recovery.suspicion.forgetSeconds after the one before."""
+    last_time: str = Field(max_length=64)
+    """When the last of them was found."""
 
 
 class RLJobStatus(DocumentedModel):
@@ -164,6 +189,15 @@ class RLJobStatus(DocumentedModel):
     """The last ten faults, newest last."""
     restarts_without_progress: int = Field(default=0, ge=0)
     """Restarts in a row that made no training step."""
+    unstable_restarts: int = Field(default=0, ge=0)
+    """Restarts in a row after faults of the trainers' own processes, each soon after the one before. Backoff goes by
+    it."""
+    restarted_time: str = Field(default="", max_length=64)
+    """When the trainers were last restarted."""
+    base_step: int = Field(default=0, ge=0)
+    """Steps committed when the job was last started, resumed or restarted as a whole."""
+    suspects: tuple[SuspectNode, ...] = Field(default=(), max_length=64)
+    """Nodes with faults of late. Those with many are avoided."""
     serial: int = Field(default=0, ge=0)
     """Pods created so far; the next one's name ends in it."""
     started_time: str = Field(default="", max_length=64)

@@ -692,6 +692,9 @@ class World:
 
     def _check_deletion(self, p: SimPod) -> None:
         """A role-based recovery takes nobody away who is well and outside its scope."""
+        if p.view.attempt < self.status.attempt:
+            assert any(i.scope == "Job" for i in self.status.incidents), self.report()
+            return
         if self.spec.recovery.strategy == "WholeJob" or self.spec.suspend or has_ended(self.status):
             return
         well = p.agent is not None and self._reachable(p) and p.view.phase == "Running" and not p.view.deleting

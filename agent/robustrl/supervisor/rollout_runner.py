@@ -48,14 +48,17 @@ class RolloutRunner:
         self._adapter = EngineAdapter(self._url, self._session)
         self._keeper = Keeper("the engine", state, self._launch, self._serve, "BadEngine")
         self._tasks: list[asyncio.Task[None]] = []
+        self._standby = False
 
     async def start(self, assignment: Assignment) -> None:
+        self._standby = assignment.standby
         self._tasks = [
             asyncio.create_task(self._keeper.run(), name="engine"),
             asyncio.create_task(self._keep_registered(), name="register"),
         ]
 
     async def update(self, assignment: Assignment) -> None:
+        self._standby = assignment.standby
         self._keeper.end(assignment.end_life)
         self._follower.changed.set()
 
@@ -142,5 +145,5 @@ class RolloutRunner:
         self._state.admitted = bool(answer["admitted"]) and follower.state is not ReplicaState.STARTING
         if was[1] != self._state.admitted:
             self._state.notify()
-        if self._state.admitted and was != (self._state.version, True):
+        if self._standby and self._state.admitted and was != (self._state.version, True):
             self._launcher.prepare_standby()

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 1.0
 PROBE_SAMPLE_SECONDS = 0.25
+STARTING_PHASES = frozenset({"Rendezvous", "Restore"})
 WORKING_PHASE = "Train"
 SETTLE_SECONDS = 0.05
 """After the first exit, how long to wait for the exits that explain it."""
@@ -80,7 +81,6 @@ class TrainerRunner:
             text = f"{' '.join(self._config.trainer_command)} cannot be started: {error}"
             self._set_child(ChildState.EXITED, Exit(code=127, message=text))
             return
-        self._set_child(ChildState.RUNNING)
         watch = asyncio.create_task(self._watch_work(), name="activity")
         try:
             self._set_child(ChildState.EXITED, await self._first_failure())
@@ -178,7 +178,7 @@ class TrainerRunner:
     async def _handle(self, message: Message) -> Message | None:
         operation = message["op"]
         if operation == "phase":
-            self._state.activity.enter(str(message["phase"]))
+            self._enter(str(message["phase"]))
         elif operation == "committed":
             self._committed(Version(message["epoch"], message["step"]))
         elif operation == "publish":
@@ -188,6 +188,12 @@ class TrainerRunner:
         elif operation == "restore":
             return await self._restore(message)
         return None
+
+    def _enter(self, phase: str) -> None:
+        """The first phase after the restore means that the workers are at work."""
+        self._state.activity.enter(phase)
+        if phase and phase not in STARTING_PHASES and self._state.child.state is ChildState.STARTING:
+            self._set_child(ChildState.RUNNING)
 
     def _committed(self, version: Version) -> None:
         self._state.step = version.step

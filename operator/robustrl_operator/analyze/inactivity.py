@@ -64,7 +64,8 @@ def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdi
     if not probe.done:
         return Verdict(Health.SUSPECT, CAUSES[role], text)
     if not probe.answered:
-        return Verdict(Health.FAILED, CAUSES[role], f"{text}, and a probe found it not working")
+        since = heard.at - timedelta(seconds=idle)
+        return Verdict(Health.FAILED, CAUSES[role], f"{text}, and a probe found it not working", since=since)
     # It has shown that it works. It is asked again when it has had as long once more.
     again = view.now - probe.asked > _patience(view, role)
     return Verdict(Health.SUSPECT, CAUSES[role], text, ask=Question.WORKS) if again else None

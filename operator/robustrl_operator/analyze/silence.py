@@ -47,6 +47,7 @@ def _judge_unheard(view: JobView, pod: PodView) -> Verdict:
 
 
 def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
+    since = view.now - silent
     probe = view.probes.get(pod.uid)
     text = f"{pod.name} has been silent for {silent.total_seconds():.1f} s"
     heard = view.reports.get(pod.uid)
@@ -59,5 +60,5 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
         # It lives but does not reach us. It is asked again; only a dead or fenced pod is replaced.
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text + " but answers a probe", ask=Question.LIVES)
     if view.node_lost(pod.node):
-        return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE)
-    return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text + " and answers no probe", Scope.NODE)
+        return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE, since=since)
+    return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text + " and answers no probe", Scope.NODE, since=since)

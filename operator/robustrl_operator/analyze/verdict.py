@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from robustrl_api.status import Scope
@@ -64,6 +65,8 @@ class Verdict:
     scope: Scope = Scope.PROCESS
     """What is broken: only the process, the pod, or its node."""
     ask: Question = Question.NONE
+    since: datetime | None = None
+    """When it began, where that is earlier than its being found."""
 
     @property
     def failed(self) -> bool:

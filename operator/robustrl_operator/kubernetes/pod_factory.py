@@ -43,6 +43,8 @@ def build_pod(job: RLJob, action: CreatePod, control_url: str) -> Manifest:
         _keep_apart(spec, job.metadata.name)
     if action.avoid_nodes:
         _avoid(spec, action.avoid_nodes)
+    if action.suspect_nodes:
+        _shun(spec, action.suspect_nodes)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(job, action, template), "spec": spec}
 
 
@@ -128,6 +130,14 @@ def _keep_apart(spec: Manifest, job: str) -> None:
     }
     term = {"weight": 100, "podAffinityTerm": {"labelSelector": others, "topologyKey": "kubernetes.io/hostname"}}
     affinity = spec.setdefault("affinity", {}).setdefault("podAntiAffinity", {})
+    affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", []).append(term)
+
+
+def _shun(spec: Manifest, nodes: tuple[str, ...]) -> None:
+    """Rather not on nodes with repeated faults; a job that has nowhere else to go goes on there."""
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    term = {"weight": 100, "preference": {"matchFields": fields}}
     affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", []).append(term)
 
 

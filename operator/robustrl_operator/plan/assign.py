@@ -7,6 +7,7 @@ import xxhash
 from robustrl_api.control import Assignment, Peer
 from robustrl_api.names import Role
 from robustrl_api.status import Stage, has_ended
+from robustrl_operator.plan.standby import standbys
 from robustrl_operator.view import JobView, PodView
 
 RENDEZVOUS_PORTS = 2000
@@ -22,10 +23,13 @@ def assignments(view: JobView, rendezvous_base: int = 29_500) -> dict[str, Assig
     peers = tuple(
         _peer(view, pod) for pod in sorted(view.pods, key=lambda p: p.name) if pod.address and not pod.deleting
     )
-    return {pod.uid: _sealed(_assignment(view, pod, peers, rendezvous_base)) for pod in view.pods}
+    stand_by = standbys(view)
+    return {pod.uid: _sealed(_assignment(view, pod, peers, stand_by, rendezvous_base)) for pod in view.pods}
 
 
-def _assignment(view: JobView, pod: PodView, peers: tuple[Peer, ...], rendezvous_base: int) -> Assignment:
+def _assignment(
+    view: JobView, pod: PodView, peers: tuple[Peer, ...], stand_by: frozenset[str], rendezvous_base: int
+) -> Assignment:
     role = view.current_role(pod)
     active = not (view.spec.suspend or has_ended(view.status))
     common = Assignment(
@@ -35,6 +39,7 @@ def _assignment(view: JobView, pod: PodView, peers: tuple[Peer, ...], rendezvous
         manager=_manager_url(view),
         peers=tuple(peer for peer in peers if peer.pod != pod.name),
         heartbeat_seconds=float(view.spec.detection.heartbeat_seconds),
+        standby=pod.uid in stand_by,
         end_life=next((each.life for each in view.status.convictions if each.uid == pod.uid), ""),
     )
     if pod.uid not in view.member_by_uid:

@@ -22,6 +22,8 @@ class CreatePod:
     """Name of the service, for role service."""
     avoid_nodes: tuple[str, ...] = ()
     """Nodes known to be lost, though the scheduler may not have heard of it yet."""
+    suspect_nodes: tuple[str, ...] = ()
+    """Nodes to be avoided if there is room elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,44 +1,55 @@
 """Opening a new incarnation of the trainers: the next epoch, and the accounts of restarts.
 
-The epoch rises by one for each fault answered, never for anything else. Restarts that make no step are counted;
-the first is immediate, each further one waits twice as long, and past the budget the job fails with a diagnosis
-rather than restart for ever.
+The epoch rises by one for each fault answered, never for anything else. Restarts that make no step are counted, and
+past the budget the job fails with a diagnosis rather than restart for ever. After faults of the trainers' own
+processes the first restart is immediate and each further one waits twice as long, until they have been stable for a
+while (the semantics of RoleBasedGroup); a lost machine is no reason to wait.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from robustrl_api.names import EventReason
-from robustrl_api.status import Incident, Member, RecoveryStatus, Scope, Stage
+from robustrl_api.status import Member, RecoveryStatus, Scope, Stage
 from robustrl_operator.analyze.verdict import Verdict
 from robustrl_operator.plan.draft import Draft
+from robustrl_operator.plan.incident import note_incident
 from robustrl_operator.plan.rules.conditions import fail
-from robustrl_operator.view import timestamp
-
-MAX_INCIDENTS = 10
+from robustrl_operator.view import moment, timestamp
 
 
 def restart_trainers(
     draft: Draft, fault: Verdict, pod: str, members: tuple[Member, ...], decision: str, replacement: str = ""
 ) -> Draft:
     """Raise the epoch over `members` and note the fault that made it necessary."""
-    draft = note_incident(draft, "trainer", pod, fault, decision, epoch=draft.status.epoch + 1)
+    draft = note_incident(draft, "trainer", pod, fault, decision, epoch=draft.status.epoch + 1, replacement=replacement)
     futile = draft.status.restarts_without_progress + 1
     if futile > draft.spec.recovery.budgets.restarts_without_progress:
         return fail(draft, "NoProgress", _diagnosis(draft, fault))
+    unstable = _unstable_restarts(draft, fault)
     return draft.set(
         epoch=draft.status.epoch + 1,
         members=members,
         restarts_without_progress=futile,
-        recovery=_recovery(draft, fault, pod, members, futile, replacement),
+        unstable_restarts=unstable,
+        restarted_time=timestamp(draft.view.now),
+        recovery=_recovery(draft, fault, pod, members, restart_delay(draft, unstable), replacement),
     )
 
 
+def _unstable_restarts(draft: Draft, fault: Verdict) -> int:
+    """Restarts in a row, this one included, after faults of the trainers' processes. Zero: no reason to wait."""
+    if fault.scope in (Scope.POD, Scope.NODE):
+        return 0
+    status, stable = draft.status, timedelta(seconds=draft.spec.recovery.backoff.stable_seconds)
+    soon = bool(status.restarted_time) and draft.view.now - moment(status.restarted_time) < stable
+    futile = status.restarts_without_progress > 0
+    return status.unstable_restarts + 1 if soon or futile else 1
+
+
 def _recovery(
-    draft: Draft, fault: Verdict, pod: str, members: tuple[Member, ...], futile: int, replacement: str
+    draft: Draft, fault: Verdict, pod: str, members: tuple[Member, ...], delay: timedelta, replacement: str
 ) -> RecoveryStatus:
-    delay = restart_delay(draft, futile)
     previous = draft.status.recovery
     return RecoveryStatus(
         pod=pod,
@@ -47,11 +58,19 @@ def _recovery(
         scope=fault.scope,
         stage=_stage(members, delay),
         step=draft.view.committed_step(),
+        failed_restarts=_failed_restarts(previous, fault),
         # A fault inside a recovery prolongs it: the outage began with the first one.
         detected_time=previous.detected_time if previous else timestamp(draft.view.now),
         not_before_time=timestamp(draft.view.now + delay) if delay else "",
         replacement=replacement,
     )
+
+
+def _failed_restarts(previous: RecoveryStatus | None, fault: Verdict) -> int:
+    """A process that fails before the trainers are at work again makes this attempt one that failed."""
+    if previous is None:
+        return 0
+    return previous.failed_restarts + (fault.scope is Scope.PROCESS)
 
 
 def _stage(members: tuple[Member, ...], delay: timedelta) -> Stage:
@@ -61,52 +80,13 @@ def _stage(members: tuple[Member, ...], delay: timedelta) -> Stage:
     return Stage.WAITING_FOR_POD if vacant else Stage.RESTARTING
 
 
-def restart_delay(draft: Draft, futile: int) -> timedelta:
-    """Zero for the first restart without progress, then base, 2 base, 4 base ... up to the maximum."""
+def restart_delay(draft: Draft, unstable: int) -> timedelta:
+    """Zero for the first restart in a row, then base, 2 base, 4 base ... up to the maximum."""
     backoff = draft.spec.recovery.backoff
-    if futile < 2:
+    if unstable < 2:
         return timedelta(0)
-    seconds = min(backoff.base_delay_seconds * 2 ** (futile - 2), backoff.max_delay_seconds)
+    seconds = min(backoff.base_delay_seconds * 2 ** (unstable - 2), backoff.max_delay_seconds)
     return timedelta(seconds=seconds)
-
-
-def note_incident(
-    draft: Draft,
-    role: str,
-    pod: str,
-    fault: Verdict,
-    decision: str,
-    *,
-    epoch: int | None = None,
-    recovered: bool = False,
-) -> Draft:
-    """Keep a record of a fault, once: the same evidence about a pod is the same fault, and a pod is lost once."""
-    incident = Incident(
-        role=role,
-        pod=pod,
-        cause=fault.cause,
-        evidence=fault.evidence[:1024],
-        decision=decision,
-        scope=fault.scope if fault.scope is not Scope.JOB else Scope.JOB,
-        epoch=draft.status.epoch if epoch is None else epoch,
-        step=draft.view.committed_step(),
-        detected_time=timestamp(draft.view.now),
-        recovered_time=timestamp(draft.view.now) if recovered else "",
-    )
-    if any(_same_fault(before, incident) for before in draft.status.incidents):
-        return draft
-    draft = draft.tell(EventReason.FAULT_DETECTED, f"{fault.cause}: {fault.evidence} -> {decision}", warning=True)
-    return draft.set(incidents=(*draft.status.incidents, incident)[-MAX_INCIDENTS:])
-
-
-def _same_fault(before: Incident, now: Incident) -> bool:
-    """An evicted pod is deleted afterwards; that it then says "deleted" is no second fault. The same last words in
-    another epoch of the trainers are."""
-    if before.pod != now.pod:
-        return False
-    lost_already = {before.scope, now.scope} <= {Scope.POD, Scope.NODE}
-    same_words = (before.cause, before.evidence) == (now.cause, now.evidence)
-    return lost_already or (same_words and (now.role != "trainer" or before.epoch == now.epoch))
 
 
 def _diagnosis(draft: Draft, fault: Verdict) -> str:

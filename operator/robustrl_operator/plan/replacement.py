@@ -5,7 +5,7 @@ from __future__ import annotations
 from robustrl_api.names import Role
 from robustrl_operator.analyze.verdict import Cause
 from robustrl_operator.plan.draft import Draft
-from robustrl_operator.plan.incarnation import note_incident
+from robustrl_operator.plan.incident import note_incident
 from robustrl_operator.view import PodView
 
 

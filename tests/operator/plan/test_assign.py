@@ -82,3 +82,22 @@ def test_the_etag_changes_exactly_with_the_rest() -> None:
     assert given(view, "j-trainer-1").etag == same.etag
     assert given(view, "j-trainer-1").etag != given(other, "j-trainer-1").etag
     assert given(view, "j-trainer-1").etag != given(without_pod(view, "j-rollout-3"), "j-trainer-1").etag
+
+
+@pytest.mark.parametrize(
+    ("patch", "standing_by"),
+    [
+        ({}, ["j-rollout-3", "j-rollout-4"]),
+        ({"recovery": {"standby": {"reserve": 1}}}, ["j-rollout-3"]),
+        ({"recovery": {"standby": {"reserve": 9}}}, ["j-rollout-3", "j-rollout-4"]),
+        ({"rollout": {"minReplicas": 3}}, ["j-rollout-3"]),
+        ({"recovery": {"standby": {"mode": "Off"}}}, []),
+        ({"mode": "Sync", "maxStaleness": 0}, []),
+        ({"trainer": {"processesPerPod": 4, "parallelism": {"tensor": 8}}}, ["j-rollout-3", "j-rollout-4"]),
+    ],
+    ids=["one data-parallel group", "a field decides", "no more than may be borrowed", "minReplicas", "Off", "Sync",
+         "the largest parallel size"],
+)  # fmt: skip
+def test_who_stands_by(patch: dict[str, Any], standing_by: list[str]) -> None:
+    told = assignments(running_job(job(**patch)))
+    assert sorted(uid.removeprefix("uid-") for uid, each in told.items() if each.standby) == standing_by

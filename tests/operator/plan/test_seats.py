@@ -45,7 +45,7 @@ def test_in_a_recovery_a_rollout_to_spare_takes_the_seat_if_it_comes_first() -> 
     members = (Member(rank=0, pod="j-trainer-1", uid="uid-j-trainer-1"), Member(rank=1))
     view = with_status(running_job(), epoch=2, members=members, recovery=RecoveryStatus(stage=Stage.WAITING_FOR_POD))
     after = seats.apply(draft(view, {"j-trainer-2": STARTING}))
-    assert pods_of(after) == ["j-trainer-1", "j-rollout-6"]
+    assert pods_of(after) == ["j-trainer-1", "j-rollout-3"]
     assert after.status.recovery
     assert after.status.recovery.stage is Stage.RESTARTING
     assert after.status.epoch == 2

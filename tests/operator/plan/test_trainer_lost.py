@@ -24,16 +24,16 @@ def seats(view: JobView, verdicts: dict[str, Verdict]) -> list[str]:
     ("patch", "verdicts", "wanted"),
     [
         pytest.param({}, {}, ["j-trainer-1", "j-trainer-2"], id="nobody lost"),
-        pytest.param({}, {"j-trainer-1": LOST}, ["j-rollout-6", "j-trainer-2"], id="youngest rollout, same rank"),
-        pytest.param({}, {"j-trainer-1": LOST, "j-trainer-2": LOST}, ["j-rollout-6", "j-rollout-5"], id="two lost"),
-        pytest.param({}, {"j-trainer-2": LOST, "j-rollout-6": STARTING}, ["j-trainer-1", "j-rollout-5"],
+        pytest.param({}, {"j-trainer-1": LOST}, ["j-rollout-3", "j-trainer-2"], id="longest-lived rollout, same rank"),
+        pytest.param({}, {"j-trainer-1": LOST, "j-trainer-2": LOST}, ["j-rollout-3", "j-rollout-4"], id="two lost"),
+        pytest.param({}, {"j-trainer-2": LOST, "j-rollout-3": STARTING}, ["j-trainer-1", "j-rollout-4"],
                      id="one that starts is no standby"),
-        pytest.param({}, {"j-trainer-2": LOST, "j-rollout-6": SUSPECT}, ["j-trainer-1", "j-rollout-5"],
+        pytest.param({}, {"j-trainer-2": LOST, "j-rollout-3": SUSPECT}, ["j-trainer-1", "j-rollout-4"],
                      id="nor one that is suspect"),
-        pytest.param({}, {"j-trainer-2": LOST, "j-rollout-6": LOST, "j-rollout-5": LOST}, ["j-trainer-1", ""],
+        pytest.param({}, {"j-trainer-2": LOST, "j-rollout-3": LOST, "j-rollout-4": LOST}, ["j-trainer-1", ""],
                      id="never below minReplicas"),
         pytest.param({"rollout": {"minReplicas": 3}}, {"j-trainer-1": LOST, "j-trainer-2": LOST},
-                     ["j-rollout-6", ""], id="one to spare for two"),
+                     ["j-rollout-3", ""], id="one to spare for two"),
         pytest.param({"rollout": {"minReplicas": 4}}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="none to spare"),
         pytest.param({"mode": "Sync", "maxStaleness": 0}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="Sync"),
         pytest.param({"recovery": {"standby": {"mode": "Off"}}}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="Off"),
@@ -48,13 +48,13 @@ def test_who_takes_the_seat(patch: dict[str, Any], verdicts: dict[str, Verdict],
 
 def test_admitted_engines_are_promoted_first() -> None:
     """They hold the newest weights."""
-    view = saying(running_job(), "j-rollout-6", admitted=False)
-    assert seats(view, {"j-trainer-1": LOST})[0] == "j-rollout-5"
+    view = saying(running_job(), "j-rollout-3", admitted=False)
+    assert seats(view, {"j-trainer-1": LOST})[0] == "j-rollout-4"
 
 
 def test_a_rollout_without_address_is_not_promoted() -> None:
-    view = with_pod(running_job(), "j-rollout-6", address="")
-    assert seats(view, {"j-trainer-1": LOST})[0] == "j-rollout-5"
+    view = with_pod(running_job(), "j-rollout-3", address="")
+    assert seats(view, {"j-trainer-1": LOST})[0] == "j-rollout-4"
 
 
 def test_one_fault_one_epoch() -> None:
@@ -69,7 +69,7 @@ def test_recovery_says_what_was_seen_and_decided() -> None:
     assert recovery
     assert (recovery.pod, recovery.cause, recovery.scope) == ("j-trainer-1", "NodeLost", "Node")
     assert (recovery.evidence, recovery.stage, recovery.step) == ("node n1 is lost", "Restarting", 5)
-    assert recovery.replacement == "j-rollout-6"
+    assert recovery.replacement == "j-rollout-3"
     assert [event.reason for event in after.events] == ["FaultDetected", "RolloutPromoted"]
 
 

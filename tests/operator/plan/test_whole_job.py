@@ -8,7 +8,7 @@ from tests.operator.build import actions, draft, failed, job, running_job, with_
 from robustrl_api.status import ConditionType
 from robustrl_operator.analyze import Cause, Health, Verdict
 from robustrl_operator.plan import DeletePod
-from robustrl_operator.plan.rules import whole_job
+from robustrl_operator.plan.rules import outdated, whole_job
 
 WHOLE = running_job(job(recovery={"strategy": "WholeJob"}))
 EXITED = Verdict(Health.SUSPECT, Cause.ENGINE_EXITED, "engine exited")
@@ -26,7 +26,7 @@ LOST_PEER = Verdict(Health.SUSPECT, Cause.PEER_LOST, "a worker lost a peer")
     ],
 )
 def test_any_fault_restarts_everything(pod: str, verdict: Verdict, restarts: bool) -> None:
-    after = whole_job.apply(draft(WHOLE, {pod: verdict}))
+    after = outdated.apply(whole_job.apply(draft(WHOLE, {pod: verdict})))
     deleted = actions(after, DeletePod)
     assert len(deleted) == (len(WHOLE.pods) if restarts else 0)
     assert {action.name for action in deleted if action.force} == ({pod} if verdict.node_lost else set())

@@ -10,7 +10,7 @@ from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import Strategy
 from robustrl_api.status import Conviction
 from robustrl_operator.plan.draft import Draft
-from robustrl_operator.plan.incarnation import note_incident
+from robustrl_operator.plan.incident import note_incident
 from robustrl_operator.view import PodView
 
 RULES = {Role.ROLLOUT: 1, Role.MANAGER: 5}

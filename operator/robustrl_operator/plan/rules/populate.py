@@ -6,6 +6,7 @@ Counted by what pods do now, not by what they were created for: after a promotio
 from __future__ import annotations
 
 from robustrl_api.names import EventReason, Role
+from robustrl_operator.plan import suspicion
 from robustrl_operator.plan.draft import CreatePod, Draft
 from robustrl_operator.view import PodView
 
@@ -54,7 +55,9 @@ def _create(draft: Draft, role: Role, count: int, service: str = "") -> Draft:
     for _ in range(count):
         serial = draft.status.serial
         name = f"{draft.view.name}-{service or role}-{serial}"
-        draft = draft.set(serial=serial + 1).act(CreatePod(name, role, service, _lost_nodes(draft)))
+        draft = draft.set(serial=serial + 1).act(
+            CreatePod(name, role, service, _lost_nodes(draft), tuple(sorted(suspicion.suspects(draft))))
+        )
         draft = draft.tell(EventReason.POD_CREATED, name)
     return draft
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from robustrl_api.names import LABEL_JOB, LABEL_ROLE, Role
-from robustrl_api.spec import StandbyMode
 from robustrl_api.status import ConditionType, RoleStatus
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.rules.conditions import condition
 from robustrl_operator.plan.rules.populate import service_of
-from robustrl_operator.plan.standby import promotable
+from robustrl_operator.plan.standby import promotable, standbys
+from robustrl_operator.view import PodView
 
 
 def apply(draft: Draft) -> Draft:
@@ -35,7 +35,7 @@ def _role(draft: Draft, role: Role, desired: int) -> RoleStatus:
     ready = draft.healthy(role)
     if role is Role.TRAINER:
         ready = [pod for pod in ready if draft.is_member(pod.uid)]
-    standby = len(promotable(draft)) if role is Role.ROLLOUT and _stands_by(draft) else 0
+    standby = len(_ready_standbys(draft)) if role is Role.ROLLOUT else 0
     faults = sum(1 for incident in draft.status.incidents if incident.role == role)
     before = next((r.restarts for r in draft.view.status.roles if r.name == role), 0)
     known = sum(1 for incident in draft.view.status.incidents if incident.role == role)
@@ -44,8 +44,10 @@ def _role(draft: Draft, role: Role, desired: int) -> RoleStatus:
     return RoleStatus(name=role, desired=desired, ready=len(ready), standby=standby, restarts=restarts)
 
 
-def _stands_by(draft: Draft) -> bool:
-    return draft.spec.recovery.standby.mode is StandbyMode.AUTO
+def _ready_standbys(draft: Draft) -> list[PodView]:
+    """Rollouts that could take a trainer's place this moment, with a warm worker."""
+    ready = standbys(draft.view)
+    return [pod for pod in promotable(draft) if pod.uid in ready]
 
 
 def _count(draft: Draft, service: str) -> int:

@@ -17,4 +17,5 @@ def apply(draft: Draft) -> Draft:
     draft = condition(draft, ConditionType.SUSPENDED, False, "NotSuspended")
     if not was:
         return draft
-    return draft.set(epoch=draft.status.epoch + 1).tell(EventReason.RESUMED, "going on from the last checkpoint")
+    draft = draft.set(epoch=draft.status.epoch + 1, base_step=draft.view.committed_step())
+    return draft.tell(EventReason.RESUMED, "going on from the last checkpoint")

@@ -5,13 +5,11 @@ This is what JobSet, KubeRay, Trainer and most RL frameworks do. It is here to b
 
 from __future__ import annotations
 
-from robustrl_api.names import EventReason, Role
+from robustrl_api.names import Role
 from robustrl_api.spec import Strategy
-from robustrl_api.status import Scope
 from robustrl_operator.analyze.verdict import Cause, Verdict
 from robustrl_operator.plan.draft import Draft
-from robustrl_operator.plan.incarnation import note_incident, restart_trainers
-from robustrl_operator.plan.rules.conditions import fail
+from robustrl_operator.plan.job_restart import restart_job
 
 EXITS = frozenset({Cause.ENGINE_EXITED, Cause.MANAGER_EXITED})
 
@@ -25,23 +23,7 @@ def apply(draft: Draft) -> Draft:
     uid, verdict = fault
     pod = draft.view.by_uid.get(uid)
     name = pod.name if pod else _member_name(draft, uid)
-    whole = Verdict(verdict.health, verdict.cause, verdict.evidence, Scope.JOB)
-    if draft.status.attempt >= draft.spec.recovery.budgets.job_restarts:
-        return _give_up(draft, whole, name)
-    draft = restart_trainers(draft, whole, name, (), "restart the whole job (strategy WholeJob)")
-    if draft.ended:
-        return draft
-    for each in draft.view.pods:
-        draft = draft.delete(each, force=draft.verdict(each.uid).node_lost)
-    return draft.set(attempt=draft.status.attempt + 1).tell(
-        EventReason.JOB_RESTARTED, f"attempt {draft.status.attempt + 1} after {verdict.cause}", warning=True
-    )
-
-
-def _give_up(draft: Draft, fault: Verdict, pod: str) -> Draft:
-    draft = note_incident(draft, "trainer", pod, fault, "give up: the restarts of the whole job are spent")
-    spent = f"the job was restarted {draft.status.attempt} times, as often as recovery.budgets.jobRestarts allows"
-    return fail(draft, "JobRestartsSpent", f"{spent}. Last fault: {fault.cause}: {fault.evidence}")
+    return restart_job(draft, verdict, name, "strategy WholeJob")
 
 
 def _first_fault(draft: Draft) -> tuple[str, Verdict] | None:

@@ -1,0 +1,43 @@
+"""Nodes with repeated faults are suspects for a while: new pods and new trainers go elsewhere if they can.
+
+The idea is DLRover's per-node failure limit. A suspect is avoided, never forbidden: a job that has nowhere else to go
+goes on there.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from robustrl_api.status import SuspectNode
+from robustrl_operator.plan.draft import Draft
+from robustrl_operator.view import moment, timestamp
+
+MAX_SUSPECTS = 64
+
+
+def note(draft: Draft, pod: str) -> Draft:
+    """Count a fault of `pod` against the node it runs on."""
+    node = next((p.node for p in draft.view.pods if p.name == pod), "") or _seat(draft, pod)
+    if not node:
+        return draft
+    others = tuple(s for s in draft.status.suspects if s.name != node and not _forgotten(draft, s))
+    before = next((s for s in draft.status.suspects if s.name == node and not _forgotten(draft, s)), None)
+    counted = SuspectNode(name=node, faults=before.faults + 1 if before else 1, last_time=timestamp(draft.view.now))
+    return draft.set(suspects=(*others, counted)[-MAX_SUSPECTS:])
+
+
+def suspects(draft: Draft) -> frozenset[str]:
+    """Nodes to be avoided now."""
+    limit = draft.spec.recovery.suspicion.faults
+    return frozenset(s.name for s in draft.status.suspects if s.faults >= limit and not _forgotten(draft, s))
+
+
+def _seat(draft: Draft, pod: str) -> str:
+    """A member's pod may be gone from the view already; its seat remembers the node."""
+    return next((m.node for m in draft.view.status.members if m.pod == pod), "")
+
+
+def _forgotten(draft: Draft, suspect: SuspectNode) -> bool:
+    window = timedelta(seconds=draft.spec.recovery.suspicion.forget_seconds)
+    last: datetime = moment(suspect.last_time)
+    return draft.view.now - last > window

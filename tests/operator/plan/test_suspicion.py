@@ -1,0 +1,65 @@
+"""Nodes with repeated faults are avoided for a while, and only if there is room elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.operator.build import NOW, SECOND, actions, draft, failed, job, running_job, with_status, without_pod
+
+from robustrl_api.status import SuspectNode
+from robustrl_operator.plan import CreatePod
+from robustrl_operator.plan.draft import Draft
+from robustrl_operator.plan.incident import note_incident
+from robustrl_operator.plan.rules import populate
+from robustrl_operator.plan.standby import promotable
+from robustrl_operator.plan.suspicion import suspects
+from robustrl_operator.view import JobView, timestamp
+
+
+def faulty(view: JobView, *pods: str) -> Draft:
+    after = draft(view)
+    for number, pod in enumerate(pods):
+        after = note_incident(after, "rollout", pod, failed(evidence=f"fault {number}"), "restart")
+    return after
+
+
+def test_three_faults_make_a_suspect() -> None:
+    assert suspects(faulty(running_job(), "j-rollout-3", "j-rollout-3", "j-rollout-4")) == set()
+    assert suspects(faulty(running_job(), *["j-rollout-3"] * 3)) == {"n3"}
+
+
+def test_one_fault_reported_twice_counts_once() -> None:
+    after = draft(running_job())
+    for _ in range(5):
+        after = note_incident(after, "rollout", "j-rollout-3", failed(), "restart")
+    assert [s.faults for s in after.status.suspects] == [1]
+
+
+def test_a_members_node_is_known_when_its_pod_is_gone() -> None:
+    after = faulty(without_pod(running_job(), "j-trainer-1"), "j-trainer-1")
+    assert [s.name for s in after.status.suspects] == ["n1"]
+
+
+def suspect(ago: float, faults: int = 3) -> JobView:
+    last = timestamp(NOW - ago * SECOND)
+    return with_status(running_job(), suspects=(SuspectNode(name="n3", faults=faults, last_time=last),))
+
+
+def test_it_is_forgotten_after_a_while() -> None:
+    assert suspects(draft(suspect(3599))) == {"n3"}
+    assert suspects(draft(suspect(3601))) == set()
+    after = faulty(suspect(3601, faults=9), "j-rollout-3")
+    assert [s.faults for s in after.status.suspects] == [1], "it starts again"
+
+
+def test_new_pods_rather_go_elsewhere() -> None:
+    view = without_pod(suspect(1), "j-rollout-4")
+    (created,) = actions(populate.apply(draft(view)), CreatePod)
+    assert (created.suspect_nodes, created.avoid_nodes) == (("n3",), ())
+
+
+def test_others_are_promoted_first() -> None:
+    assert [pod.node for pod in promotable(draft(running_job()))] == ["n3", "n4"]
+    assert [pod.node for pod in promotable(draft(suspect(1)))] == ["n4", "n5"]
+    lonely = replace(suspect(1), spec=job(rollout={"minReplicas": 0}))
+    assert [pod.node for pod in promotable(draft(lonely))] == ["n4", "n5", "n6", "n3"], "better than nobody"
