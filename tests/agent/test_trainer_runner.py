@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -69,8 +70,21 @@ class Bench:
             self.config, self.state, cast(Any, self.launcher), self.memory, cast(Any, None)
         )  # fmt: skip
         await runner.start(assignment)
-        await self.until(ChildState.RUNNING, ChildState.EXITED)
+        await self.launched()
         return runner
+
+    async def launched(self) -> None:
+        async with asyncio.timeout(5):
+            while len(self.launcher.workers) < 2 and self.state.child.state is not ChildState.EXITED:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def say(self, *phases: str) -> None:
+        """What the first worker tells of its phases, by the socket that the SDK uses."""
+        _, writer = await asyncio.open_unix_connection(str(self.memory.socket))
+        for phase in phases:
+            writer.write(json.dumps({"op": "phase", "phase": phase}).encode() + b"\n")
+        await writer.drain()
+        writer.close()
 
     async def until(self, *states: ChildState) -> None:
         async with asyncio.timeout(5):
@@ -144,3 +158,16 @@ async def test_command_that_cannot_be_started_is_an_exit_with_words(tmp_path: Pa
     assert bench.state.child.last_exit.code == 127
     assert "missing cannot be started" in bench.state.child.last_exit.message
     await runner.stop()
+
+
+async def test_workers_are_at_work_with_the_first_phase_after_the_restore(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    runner = await bench.start()
+    await bench.say("Rendezvous", "", "Restore", "")
+    await asyncio.sleep(0.05)
+    assert bench.state.child.state is ChildState.STARTING
+    await bench.say("Wait", "Train")
+    await bench.until(ChildState.RUNNING)
+    assert bench.state.report("").phase in ("Wait", "Train")
+    await runner.stop()
+    assert bench.state.report("").phase == ""
