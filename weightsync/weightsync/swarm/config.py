@@ -1,0 +1,50 @@
+"""The swarm's constants, in one place, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SwarmConfig:
+    """How eager and how patient a replica is. The defaults suit chunks of 256 KiB to 64 MiB on 1 to 400 Gbit/s."""
+
+    upload_slots: int = 1
+    """Requests a holder serves at a time; one for each network card lets every transfer run at the card's rate."""
+    waiting_per_slot: int = 2
+    """Requests kept waiting for a slot, so that it is never idle; further ones are told BUSY at once."""
+    called_back: int = 4
+    """Pullers told that a slot is free, of those that were told BUSY."""
+    lease_seconds: float = 10.0
+    """A slot is taken back after this, whatever the puller says."""
+    requests_per_source: int = 2
+    """Staging buffers for each source: one is filled while the other is verified."""
+    requests_waiting: int = 16
+    """Sources asked at a time for the next chunk; the first to have a slot gives it. Waiting costs no buffer."""
+    lookahead: float = 0.98
+    """Part of a chunk's expected time after which the next is looked for at other sources as well."""
+    candidates: int = 16
+    """Chunks a request names; the holder picks among them, because it knows better which it has sent already."""
+    sources: int = 16
+    """Connections a puller keeps."""
+    connect_seconds: float = 10.0
+    tries: int = 3
+    """Failures in a row after which a source rests for `rest_seconds`."""
+    retry_seconds: float = 0.1
+    """First wait after a failure; doubles, and is jittered."""
+    rest_seconds: float = 10.0
+    stall_seconds: float = 2.0
+    """Least time for a chunk before its source counts as stalled."""
+    slowest_bytes_per_second: float = 10e6
+    """Assumed for a source that has sent nothing yet."""
+    busy_seconds: float = 0.002
+    """First wait after BUSY where the duration of a chunk is not known yet."""
+    longest_busy_seconds: float = 0.5
+    endgame_chunks: int = 2
+    """With this few left, a request that takes twice the median is made a second time elsewhere."""
+    strikes: int = 2
+    """Damaged chunks from one source after which nothing is taken from it any more."""
+    copies_enough: int = 2
+    """Copies of a chunk among live relays after which the publisher leaves it to them."""
+    relay_seconds: float = 10.0
+    """A relay not heard of for this long is not counted on."""

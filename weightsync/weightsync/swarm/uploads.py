@@ -1,0 +1,140 @@
+"""What one holder serves, over all versions that it holds: every request ends in a chunk sent or in a refusal.
+
+Ties together the slots (`Leases`) and what there is to give (`Offering`): the chunk is picked when the request's turn
+comes, because by then more may be known about what is rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from weightsync.swarm.config import SwarmConfig
+from weightsync.swarm.leases import Leases, Ruling, Ticket, Turn
+from weightsync.swarm.offering import Decline, Offering
+
+
+class Refusal(Enum):
+    BUSY = auto()
+    """Every slot is taken, or a publisher leaves this to its relays."""
+    LACKING = auto()
+    """The version is here, none of the chunks asked for is."""
+    GONE = auto()
+    """The version is not here."""
+    CANCELLED = auto()
+    """The puller does not want it any more."""
+    REVOKED = auto()
+    """The transfer took longer than its lease: its connection must be closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Tell the puller the chunk; send it, at once or when the puller accepts it; then report `sent`."""
+
+    ticket: Ticket
+    chunk: int
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    ticket: Ticket
+    reason: Refusal
+
+
+Answer = Send | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    root: str
+    candidates: tuple[int, ...]
+    last_resort: bool
+    ready: bool
+
+
+class Uploads:
+    """The upload side of one holder."""
+
+    def __init__(self, config: SwarmConfig) -> None:
+        slots = config.upload_slots
+        self.leases = Leases(slots, slots * config.waiting_per_slot, config.lease_seconds)
+        self.offers: dict[str, Offering] = {}
+        """By the root digest of the version."""
+        self._wishes: dict[Ticket, _Wish] = {}
+
+    def ask(
+        self,
+        now: float,
+        ticket: Ticket,
+        root: str,
+        candidates: tuple[int, ...],
+        *,
+        last_resort: bool = False,
+        ready: bool = True,
+    ) -> list[Answer]:
+        """A puller asks for one of these chunks of a version."""
+        offer = self.offers.get(root)
+        if offer is None:
+            return [Refuse(ticket, Refusal.GONE)]
+        if not any(offer.have >> chunk & 1 for chunk in candidates):
+            return [Refuse(ticket, Refusal.LACKING)]
+        self._wishes[ticket] = _Wish(root, candidates, last_resort, ready)
+        turn, ruling = self.leases.ask(now, ticket, next_only=ready)
+        if turn is Turn.BUSY:
+            return [self._refuse(ticket, Refusal.BUSY)]
+        answers = self._carry_out(now, ruling)
+        return [*answers, *self._begin(now, ticket)] if turn is Turn.GRANTED else answers
+
+    def sent(self, now: float, ticket: Ticket) -> list[Answer]:
+        """A transfer ended, or its request is not wanted any more."""
+        self._wishes.pop(ticket, None)
+        return self._carry_out(now, self.leases.done(now, ticket))
+
+    def cancel(self, now: float, ticket: Ticket) -> list[Answer]:
+        """A request that may still be waiting is not wanted any more. One that is being served goes on."""
+        if ticket not in self._wishes or self.leases.holds(ticket):
+            return []
+        self.leases.done(now, ticket)
+        return [self._refuse(ticket, Refusal.CANCELLED)]
+
+    def gone(self, now: float, connection: int) -> list[Answer]:
+        """A connection is closed; the requests on it need no answer."""
+        for ticket in [ticket for ticket in self._wishes if ticket.connection == connection]:
+            del self._wishes[ticket]
+        return self._carry_out(now, self.leases.gone(now, connection))
+
+    def expire(self, now: float) -> list[Answer]:
+        """Take back the slots of transfers that took too long."""
+        ruling = self.leases.expire(now)
+        revoked = [self._refuse(ticket, Refusal.REVOKED) for ticket in ruling.refused]
+        return [*revoked, *self._carry_out(now, Ruling(granted=ruling.granted))]
+
+    def _carry_out(self, now: float, ruling: Ruling) -> list[Answer]:
+        answers: list[Answer] = [self._refuse(ticket, Refusal.BUSY) for ticket in ruling.refused]
+        return [*answers, *self._begin_all(now, ruling.granted)]
+
+    def _begin_all(self, now: float, granted: Iterable[Ticket]) -> list[Answer]:
+        return [answer for ticket in granted for answer in self._begin(now, ticket)]
+
+    def _begin(self, now: float, ticket: Ticket) -> list[Answer]:
+        """Pick the chunk for a request whose turn it is. Where there is none, the slot goes to the next."""
+        wish = self._wishes[ticket]
+        picked = self._pick(now, wish)
+        if isinstance(picked, int):
+            return [Send(ticket, picked, wish.ready)]
+        return [self._refuse(ticket, picked), *self._carry_out(now, self.leases.done(now, ticket))]
+
+    def _pick(self, now: float, wish: _Wish) -> int | Refusal:
+        offer = self.offers.get(wish.root)
+        if offer is None:
+            return Refusal.GONE
+        picked = offer.pick(now, wish.candidates, last_resort=wish.last_resort)
+        if isinstance(picked, int):
+            return picked
+        return Refusal.LACKING if picked is Decline.LACKING else Refusal.BUSY
+
+    def _refuse(self, ticket: Ticket, reason: Refusal) -> Refuse:
+        self._wishes.pop(ticket, None)
+        return Refuse(ticket, reason)

@@ -1,0 +1,66 @@
+"""What one replica has heard of the others: who holds which chunks, and how many copies of each there are."""
+
+from __future__ import annotations
+
+from weightsync.swarm.chunk_set import ChunkSet, full, members
+from weightsync.swarm.peer import Peer
+
+
+class SwarmView:
+    """Chunk maps of the peers of one version. Publishers hold everything and are not counted as copies."""
+
+    def __init__(self, chunk_count: int) -> None:
+        self.chunk_count = chunk_count
+        self.copies = [0] * chunk_count
+        """Copies of each chunk among the relays heard of."""
+        self._have: dict[str, ChunkSet] = {}
+        self._heard_at: dict[str, float] = {}
+        self._publishers: set[str] = set()
+
+    def have(self, name: str) -> ChunkSet:
+        """What this peer is known to hold."""
+        return self._have.get(name, 0)
+
+    def heard(self, now: float, peer: Peer, have: ChunkSet) -> None:
+        """A peer says what it holds. It may be less than before: the process is another one."""
+        before = self._have.get(peer.name, 0)
+        self._have[peer.name] = have
+        self._heard_at[peer.name] = now
+        if peer.publisher:
+            self._publishers.add(peer.name)
+        elif before != have:
+            self._count(have & ~before, 1)
+            self._count(before & ~have, -1)
+
+    def forget(self, name: str) -> None:
+        """A peer is not there any more, or is not to be counted on."""
+        have = self._have.pop(name, 0)
+        self._heard_at.pop(name, None)
+        if name in self._publishers:
+            self._publishers.discard(name)
+        else:
+            self._count(have, -1)
+
+    def forget_silent(self, since: float) -> None:
+        """Forget those who were last heard of before `since`."""
+        for name in [name for name, at in self._heard_at.items() if at < since]:
+            self.forget(name)
+
+    def union(self) -> ChunkSet:
+        """All chunks that somebody heard of holds."""
+        found = 0
+        for have in self._have.values():
+            found |= have
+        return found
+
+    def complete_relays(self) -> int:
+        """Relays known to hold everything."""
+        everything = full(self.chunk_count)
+        return sum(1 for name, have in self._have.items() if have == everything and name not in self._publishers)
+
+    def names(self) -> list[str]:
+        return list(self._have)
+
+    def _count(self, chunks: ChunkSet, by: int) -> None:
+        for chunk in members(chunks):
+            self.copies[chunk] += by
