@@ -1,11 +1,15 @@
-"""What comes into the process with UCX."""
+"""What comes into the process with UCX, and what it survives."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+
+ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import asyncio, os, sys
 from weightsync import Source
@@ -26,3 +30,13 @@ def test_tcp_brings_no_library_for_gpus_into_the_agent() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("UCX")}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout == "GPU: []\n", done.stderr
+
+
+@pytest.mark.parametrize(("kind", "seed", "seconds"), [("connects", 1, 12), ("deaths", 2, 25)])
+def test_the_process_survives(kind: str, seed: int, seconds: int) -> None:
+    """A peer's death in the middle of anything, and cutting anything off, costs a connection and never the process."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'weightsync'}"}
+    program = [sys.executable, "-X", "faulthandler", str(ROOT / "tests/weightsync/storm.py"), kind, str(seed)]
+    done = subprocess.run([*program, str(seconds)], env=environment, capture_output=True, text=True, timeout=90)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr[-4000:]
