@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from weightsync import inflight
-from weightsync.inflight import PeerGone, finish
+from weightsync.inflight import NotLetGo, PeerGone, finish
 
 
 class Buffer(bytearray):
@@ -76,7 +76,7 @@ async def test_after_the_deadline_the_endpoint_is_closed() -> None:
 
 
 async def test_a_failed_endpoint_is_noticed_though_the_operation_never_ends() -> None:
-    operation = Operation(ends_when_closed=False)
+    operation = Operation()
     operation.alive = False
     with pytest.raises(PeerGone):
         await operation.run(seconds=60)
@@ -97,7 +97,7 @@ async def test_cancelling_closes_the_endpoint_and_waits_for_the_operation() -> N
 async def test_buffers_stay_until_the_operation_has_ended(ends: bool) -> None:
     operation = Operation(ends_when_closed=ends)
     buffer, there = watched()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError if ends else NotLetGo):
         await operation.run(buffer, seconds=0.01)
     del buffer
     assert there() is not ends
@@ -106,7 +106,7 @@ async def test_buffers_stay_until_the_operation_has_ended(ends: bool) -> None:
 async def test_buffers_of_an_operation_that_the_loop_took_down_stay() -> None:
     operation = Operation(ends_when_closed=False)
     buffer, there = watched()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(NotLetGo):
         await operation.run(buffer, seconds=0.01)
     del buffer
     operation.future.cancel()

@@ -26,6 +26,10 @@ class PeerGone(ConnectionError):
     """The endpoint failed, and UCX did not end the operation by itself."""
 
 
+class NotLetGo(Exception):
+    """UCX has not ended the operation though its endpoint is closed: its buffers may be written to at any time."""
+
+
 async def finish(
     operation: Awaitable[Any],
     *buffers: object,
@@ -44,6 +48,7 @@ async def finish(
     Raises:
         TimeoutError: not finished within `seconds`.
         PeerGone: the endpoint has failed.
+        NotLetGo: one of these two, and the buffers are lost. Not seen so far.
         Exception: whatever ended the operation. The endpoint is not closed then.
     """
     task = asyncio.ensure_future(operation)
@@ -58,6 +63,8 @@ async def finish(
         raise
     gone = not alive()
     await _let_go(task, close)
+    if not task.done():
+        raise NotLetGo(f"UCX holds on to a buffer {LET_GO_SECONDS:g} s after its endpoint was closed")
     if gone:
         raise PeerGone("the peer is gone")
     raise TimeoutError(f"no progress within {seconds:g} s")

@@ -1,8 +1,8 @@
 """Pulling a version: chunk after chunk from any holder, each verified before it counts.
 
-Every holder is asked by several lanes, each with one staging buffer: bounded memory, and the next chunk is on its way
-while the last is verified. A source that fails, stalls or sends a wrong byte is left for the next one; what has been
-verified stays. Nothing is written to the destination that has not been verified.
+Every holder is asked by several lanes, so the next chunk is on its way while the last is verified. Chunks arrive in
+their place: the destination is a shadow that nobody reads before all of it is verified. A source that fails, stalls or
+sends a wrong byte is left for the next one; what has been verified stays.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weightsync.manifest import BadManifest, Manifest, digest_of
+from weightsync.manifest import BadManifest, Manifest
 from weightsync.session import Session
-from weightsync.transport import Address, Connection, SourceRefused, TransportError
+from weightsync.transport import Address, BufferLost, Connection, SourceRefused, TransportError
 from weightsync.wire import Operation
 
 log = logging.getLogger(__name__)
 
 LANES = 2
-"""Staging buffers, and so requests in flight, for each source."""
+"""Requests in flight for each source."""
 MAX_MANIFEST_BYTES = 64 << 20
 MIN_CHUNK_SECONDS = 2.0
 SLOWEST_BYTES_PER_SECOND = 10e6
@@ -99,6 +99,8 @@ async def pull(
         used += 1
         try:
             await _pull_from(source, manifest, missing, target)
+        except BufferLost as error:
+            raise Incomplete(f"the destination is lost: {error}", frozenset(missing)) from error
         except (TransportError, BadManifest) as error:
             level = logging.DEBUG if isinstance(error, SourceRefused) else logging.WARNING
             log.log(level, "leaving source %s: %s", source, error)
@@ -140,18 +142,13 @@ async def _pull_from(source: Address, manifest: Manifest, missing: deque[int], t
 
 async def _lane(session: Session, manifest: Manifest, missing: deque[int], target: np.ndarray) -> None:
     """Take missing chunks one after the other. A chunk is put back unless it was verified."""
-    staging = np.empty(max(chunk.size_bytes for chunk in manifest.chunks), np.uint8)
     while missing:
         index = missing.popleft()
         chunk = manifest.chunks[index]
         done = False
         try:
-            part = staging[: chunk.size_bytes]
             seconds = MIN_CHUNK_SECONDS + chunk.size_bytes / SLOWEST_BYTES_PER_SECOND
-            size = await session.ask(Operation.CHUNK, index, part, seconds)
-            if size != chunk.size_bytes or digest_of(part.data) != chunk.digest:
-                raise TransportError(f"chunk {index} arrived damaged")
-            target[chunk.offset : chunk.offset + chunk.size_bytes] = part
+            await session.fetch(index, chunk, target[chunk.offset : chunk.offset + chunk.size_bytes], seconds)
             done = True
         finally:
             if not done:

@@ -6,7 +6,9 @@ import asyncio
 
 import numpy as np
 
-from weightsync.transport import Connection, SourceRefused
+from weightsync.manifest import Chunk
+from weightsync.transport import BufferLost, Connection, SourceRefused, TransportError
+from weightsync.verify import matches
 from weightsync.wire import REPLY_BYTES, REQUEST_TAG, Operation, Reply, Request, Status
 
 
@@ -39,9 +41,27 @@ class Session:
             await data
         except BaseException:
             self._connection.abort()
-            await asyncio.gather(answer, data, return_exceptions=True)
+            for end in await asyncio.gather(answer, data, return_exceptions=True):
+                if isinstance(end, BufferLost):
+                    raise end from None
             raise
         reply = Reply.unpack(frame.tobytes())
         if reply.status is not Status.OK:
             raise SourceRefused(f"the source says {reply.status.name}")
         return reply.size_bytes
+
+    async def fetch(self, index: int, chunk: Chunk, place: np.ndarray, seconds: float) -> None:
+        """Have a chunk arrive where it belongs, without a copy, and verify it while the next one arrives.
+
+        Args:
+            place: the chunk's own part of a destination that nobody reads before it is verified. When this raises,
+                it may have been written to, and will be no more, so another source may be asked for the same chunk.
+
+        Raises:
+            TransportError: the source failed, stalled, no longer has it, or sent something else.
+            BufferLost: the destination must be given up.
+        """
+        size = await self.ask(Operation.CHUNK, index, place, seconds)
+        if size != chunk.size_bytes or not await matches(place, chunk.digest):
+            place[:] = 0
+            raise TransportError(f"chunk {index} arrived damaged")

@@ -16,16 +16,20 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
-from weightsync.inflight import finish
+from weightsync.inflight import NotLetGo, finish
 from weightsync.ucx import CLOSE_NANOSECONDS, start, stop
 
-__all__ = ["Address", "Connection", "SourceRefused", "TransportError", "start", "stop"]
+__all__ = ["Address", "BufferLost", "Connection", "SourceRefused", "TransportError", "start", "stop"]
 
 CONNECT_SECONDS = 10.0
 
 
 class TransportError(Exception):
     """The connection failed, or the peer did not answer in time."""
+
+
+class BufferLost(TransportError):
+    """UCX may still write into the buffer, at any time. It must be given up, and whatever it is part of."""
 
 
 class SourceRefused(TransportError):
@@ -84,7 +88,12 @@ class Connection:
         await self._guarded(self._endpoint.send(data, tag=tag), data, seconds)
 
     async def receive(self, buffer: Any, tag: int, seconds: float) -> None:
-        """Receive into a buffer that nobody else may touch until this returns or raises."""
+        """Receive into a buffer that nobody else may touch until this returns or raises.
+
+        Raises:
+            TransportError: the connection is over. UCX writes into the buffer no more.
+            BufferLost: it may.
+        """
         self._check_open()
         await self._guarded(self._endpoint.recv(buffer, tag=tag), buffer, seconds)
 
@@ -96,6 +105,8 @@ class Connection:
         """Run a UCX operation. Whatever ends it early ends the connection, and waits until UCX lets go."""
         try:
             await finish(operation, buffer, seconds=seconds, alive=self._alive, close=self.abort)
+        except NotLetGo as error:
+            raise BufferLost(str(error)) from error
         except Exception as error:
             self.abort()
             raise TransportError(str(error) or type(error).__name__) from error
