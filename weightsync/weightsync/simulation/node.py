@@ -106,6 +106,9 @@ class Node:
         """News from the directory."""
         self._report(self.pull, "heard_of", peers)
 
+    def pulled_by(self, peer: Peer) -> None:
+        self._report(self.pull, "pulled_by", peer)
+
     @property
     def exact(self) -> bool:
         """Whether everything is here, as it was published."""

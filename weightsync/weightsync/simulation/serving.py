@@ -44,6 +44,8 @@ class Serving:
     def greeted(self, channel: Channel) -> None:
         self._channels[channel.number] = channel
         self._tell(channel, "connected")
+        if channel.root in self.offers:
+            self._node.pulled_by(channel.puller.peer)
 
     def asked(self, channel: Channel, ask: Ask, have: ChunkSet) -> None:
         if channel.closed:

@@ -26,7 +26,8 @@ class SwarmConfig:
     candidates: int = 16
     """Chunks a request names; the holder picks among them, because it knows better which it has sent already."""
     sources: int = 16
-    """Connections a puller keeps."""
+    """Connections a puller keeps. It chooses half of them; the rest is for peers that pull from it, so that those who
+    come late are asked as much as those who came first."""
     connect_seconds: float = 10.0
     tries: int = 3
     """Failures in a row after which a source rests for `rest_seconds`."""

@@ -182,16 +182,29 @@ class PullState:
         for peer, have in known.items():
             if peer.name == self._me.name:
                 continue
-            source = self._sources.get(peer.name)
-            if source is None:
-                same_host = bool(peer.host) and peer.host == self._me.host
-                source = SourceState(peer, same_host=same_host, config=self._config)
-                self._sources[peer.name] = source
-            elif source.gone and source.phase is Phase.RESTING and have & self.missing:
+            source = self._meet(peer)
+            if source.gone and source.phase is Phase.RESTING and have & self.missing:
                 source.not_before = min(source.not_before, now + self._config.retry_seconds)
             if have and source.phase is Phase.IDLE:
                 self._view.heard(now, source.peer, have)
         return self._decide(now)
+
+    def pulled_by(self, now: float, peer: Peer) -> list[Action]:
+        """A peer has begun to pull this version from here; it will have something to give in return."""
+        if peer.name == self._me.name:
+            return []
+        source = self._meet(peer)
+        source.mutual = True
+        if source.gone and source.phase is Phase.RESTING:
+            source.not_before = min(source.not_before, now + self._config.retry_seconds)
+        return self._decide(now)
+
+    def _meet(self, peer: Peer) -> SourceState:
+        source = self._sources.get(peer.name)
+        if source is None:
+            same_host = bool(peer.host) and peer.host == self._me.host
+            source = self._sources[peer.name] = SourceState(peer, same_host=same_host, config=self._config)
+        return source
 
     def connected(self, now: float, name: str, have: ChunkSet) -> list[Action]:
         """A source answers, and has these chunks."""
@@ -382,15 +395,25 @@ class PullState:
 
     def _connect(self, now: float) -> list[Action]:
         """Keep as many connections as allowed: a publisher, the same host's peers, then any."""
-        sources = self._sources.values()
-        room = self._config.sources - sum(1 for source in sources if source.active)
-        if room <= 0:
+        idle = [s for s in self._sources.values() if s.phase is Phase.IDLE and not self._quarantined(now, s)]
+        if not idle:
             return []
-        idle = [s for s in sources if s.phase is Phase.IDLE and not self.strikes.quarantined(now, s.name)]
+        room, chosen = self._room()
         idle.sort(key=lambda source: (not source.publisher, not source.same_host, self._rng.random()))
-        for source in idle[:room]:
+        back = [source for source in idle if source.mutual][:room]
+        picked = [source for source in idle if not source.mutual][: max(0, min(chosen, room - len(back)))]
+        for source in (*back, *picked):
             source.connecting(now)
-        return [Connect(source.peer) for source in idle[:room]]
+        return [Connect(source.peer) for source in (*back, *picked)]
+
+    def _room(self) -> tuple[int, int]:
+        """How many more connections there may be, and how many of this replica's own choice."""
+        active = [source for source in self._sources.values() if source.active]
+        own = sum(1 for source in active if not source.mutual)
+        return self._config.sources - len(active), max(1, self._config.sources // 2) - own
+
+    def _quarantined(self, now: float, source: SourceState) -> bool:
+        return self.strikes.quarantined(now, source.name)
 
     def _rotate(self, now: float) -> list[Action]:
         """Where no connected source has anything missing and no connection is to spare, try somebody else."""
@@ -398,10 +421,11 @@ class PullState:
         if self._requests or any(s.active and (s.phase is not Phase.OPEN or s.have & self.missing) for s in sources):
             return []
         active = [source for source in sources if source.active]
-        waiting = any(s.phase is Phase.IDLE and not self.strikes.quarantined(now, s.name) for s in sources)
-        if len(active) < self._config.sources or not waiting:
+        waiting = any(s.phase is Phase.IDLE and not self._quarantined(now, s) for s in sources)
+        if min(self._room()) > 0 or not active or not waiting:
             return []
         useless = self._rng.choice(active)
+        useless.mutual = False
         useless.rest(now, self._config.retry_seconds)
         return [Leave(useless.name, Why.USELESS)]
 

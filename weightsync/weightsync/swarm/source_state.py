@@ -21,7 +21,19 @@ class Phase(Enum):
 class SourceState:
     """One source of one pull."""
 
-    __slots__ = ("_config", "busy", "gone", "have", "not_before", "peer", "phase", "requests", "same_host", "tries")
+    __slots__ = (
+        "_config",
+        "busy",
+        "gone",
+        "have",
+        "mutual",
+        "not_before",
+        "peer",
+        "phase",
+        "requests",
+        "same_host",
+        "tries",
+    )
 
     def __init__(self, peer: Peer, *, same_host: bool, config: SwarmConfig) -> None:
         self.peer, self.same_host, self._config = peer, same_host, config
@@ -33,6 +45,8 @@ class SourceState:
         """Refusals in a row for want of a slot."""
         self.gone = False
         """Whether it said that it does not have this version."""
+        self.mutual = False
+        """Whether it pulls from here."""
         self.not_before = 0.0
         """When it may be asked again; while connecting, when that must have happened."""
         self.requests = 0

@@ -1,0 +1,91 @@
+"""Who holds what, as last announced. Soft state: a new directory is empty and right again after one round of
+announcements, and pulls go on without one, because every source names others.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from weightsync.swarm.chunk_set import ChunkSet, full, members
+from weightsync.swarm.peer import Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a holder said of one version.
+
+    Args:
+        root: the version's root digest.
+        chunk_count: of the version.
+    """
+
+    peer: Peer
+    root: str
+    chunk_count: int
+    have: ChunkSet
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How well a version is spread over live holders, publishers not counted."""
+
+    holders: int
+    complete: int
+    fewest_copies: int
+    """Of the rarest chunk."""
+    mean_copies: float
+
+
+class Directory:
+    """Announcements by version and holder.
+
+    Args:
+        ttl_seconds: after which a holder that has not announced itself again is left out.
+    """
+
+    def __init__(self, ttl_seconds: float, rng: random.Random) -> None:
+        self._ttl, self._rng = ttl_seconds, rng
+        self._heard: dict[str, dict[str, tuple[float, Announcement]]] = {}
+
+    def announce(self, now: float, announcement: Announcement) -> None:
+        """A holder says what it has of a version. It replaces what it said of it before."""
+        self._heard.setdefault(announcement.root, {})[announcement.peer.name] = (now, announcement)
+
+    def withdraw(self, name: str, root: str | None = None) -> None:
+        """A holder does not serve a version any more, or nothing at all."""
+        for each in [root] if root is not None else list(self._heard):
+            holders = self._heard.get(each, {})
+            holders.pop(name, None)
+            if not holders:
+                self._heard.pop(each, None)
+
+    def holders(self, now: float, root: str, asker: str, limit: int) -> dict[Peer, ChunkSet]:
+        """Whom to ask for a version: its publishers, and others at random, so that nobody is everybody's choice."""
+        found = [announcement for announcement in self._live(now, root) if announcement.peer.name != asker]
+        publishers = [each for each in found if each.peer.publisher]
+        relays = [each for each in found if not each.peer.publisher]
+        chosen = relays if len(relays) <= limit else self._rng.sample(relays, limit)
+        return {each.peer: each.have for each in [*publishers, *chosen]}
+
+    def coverage(self, now: float, root: str) -> Coverage:
+        """How many copies there are."""
+        relays = [each for each in self._live(now, root) if not each.peer.publisher]
+        if not relays:
+            return Coverage(0, 0, 0, 0.0)
+        count = relays[0].chunk_count
+        copies = [0] * count
+        for each in relays:
+            for chunk in members(each.have & full(count)):
+                copies[chunk] += 1
+        complete = sum(1 for each in relays if each.have == full(count))
+        return Coverage(len(relays), complete, min(copies, default=0), sum(copies) / max(count, 1))
+
+    def forget_old(self, now: float) -> None:
+        """Drop what is past its time to live."""
+        for root, holders in list(self._heard.items()):
+            for name in [name for name, (at, _) in holders.items() if at + self._ttl < now]:
+                self.withdraw(name, root)
+
+    def _live(self, now: float, root: str) -> list[Announcement]:
+        return [each for at, each in self._heard.get(root, {}).values() if at + self._ttl >= now]
