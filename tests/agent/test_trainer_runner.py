@@ -10,12 +10,13 @@ from typing import Any, cast
 
 import pytest
 
+from robustrl.checkpoint.archive import Archive
 from robustrl.exit_status import PEER_LOST_STATUS
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.trainer_runner import TrainerRunner
-from robustrl_api.control import Assignment, ChildState
+from robustrl_api.control import Assignment, Child, ChildState
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 
@@ -66,8 +67,9 @@ class Bench:
         self.launcher = FakeLauncher()
 
     async def start(self, assignment: Assignment = ASSIGNMENT) -> TrainerRunner:
+        archive = Archive(self.memory.checkpoints, None)
         runner = TrainerRunner(
-            self.config, self.state, cast(Any, self.launcher), self.memory, cast(Any, None)
+            self.config, self.state, cast(Any, self.launcher), self.memory, archive, cast(Any, None)
         )  # fmt: skip
         await runner.start(assignment)
         await self.launched()
@@ -171,3 +173,17 @@ async def test_workers_are_at_work_with_the_first_phase_after_the_restore(tmp_pa
     assert bench.state.report("").phase in ("Wait", "Train")
     await runner.stop()
     assert bench.state.report("").phase == ""
+
+
+async def test_nothing_is_heard_of_workers_whose_epoch_has_ended(tmp_path: Path) -> None:
+    """Their last words are still in the socket when the next epoch begins."""
+    bench = Bench(tmp_path)
+    runner = await bench.start()
+    _, writer = await asyncio.open_unix_connection(str(bench.memory.socket))
+    await asyncio.sleep(0.05)
+    writer.write(json.dumps({"op": "phase", "phase": "Wait"}).encode() + b"\n")
+    await runner.stop()
+    bench.state.child = Child(state=ChildState.STARTING, epoch=4)
+    await asyncio.sleep(0.05)
+    assert bench.state.child == Child(state=ChildState.STARTING, epoch=4)
+    writer.close()

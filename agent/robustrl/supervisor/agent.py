@@ -8,6 +8,8 @@ import os
 import signal
 from typing import Any
 
+from robustrl.checkpoint.archive import Archive
+from robustrl.supervisor.activity import ActivityWatch
 from robustrl.supervisor.control_client import ControlClient
 from robustrl.supervisor.http import AgentEndpoint
 from robustrl.supervisor.launcher import Launcher
@@ -39,6 +41,7 @@ class Agent:
         self._config, self._host = config, host
         self._state = PodState(pod, config.role)
         self._memory = PodMemory(config)
+        self._archive = Archive(self._memory.checkpoints, self._memory.storage)
         self._managers = ManagersClient()
         self._launcher = Launcher(config)
         self._publisher = Publisher(self._managers, host, config.weight_port, config.chunk_bytes)
@@ -56,6 +59,7 @@ class Agent:
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._control.run(), name="control"),
             asyncio.create_task(stopping.wait(), name="stop"),
+            asyncio.create_task(self._archive.run(), name="archive"),
         ]
         if self._config.role is not Role.MANAGER:
             await self._publisher.start()
@@ -82,7 +86,9 @@ class Agent:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._runner is not None:
-            await self._runner.stop(leaving=True)
+            await self._runner.stop()
+        # What only this pod holds is handed over, whatever role it plays by now.
+        await self._archive.flush()
         await self._launcher.close()
         await self._endpoint.close()
         await self._publisher.close()
@@ -105,6 +111,9 @@ class Agent:
         log.info("%s -> %s", _name(self._playing), _name(wanted))
         if self._runner is not None:
             await self._runner.stop()
+        if assignment.role is not self._state.role:
+            # What one role's phases usually take says nothing of another's.
+            self._state.activity = ActivityWatch()
         self._runner, self._playing = None, wanted
         self._state.role, self._state.child = assignment.role, Child()
         if wanted is None or self._state.complaint is not None:
@@ -118,7 +127,9 @@ class Agent:
 
     def _make(self, role: Role) -> Runner:
         if role is Role.TRAINER:
-            return TrainerRunner(self._config, self._state, self._launcher, self._memory, self._publisher)
+            return TrainerRunner(
+                self._config, self._state, self._launcher, self._memory, self._archive, self._publisher
+            )
         if role is Role.MANAGER:
             return ManagerRunner(self._config, self._state, self._launcher, self._managers, self._host)
         return RolloutRunner(

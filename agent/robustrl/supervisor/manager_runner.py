@@ -51,7 +51,7 @@ class ManagerRunner:
             return False
         return True
 
-    async def stop(self, *, leaving: bool = False) -> None:
+    async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -65,7 +65,7 @@ class RolloutRunner:
     async def works(self, seconds: float) -> bool:
         return await self._adapter.deep_probe(seconds)
 
-    async def stop(self, *, leaving: bool = False) -> None:
+    async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

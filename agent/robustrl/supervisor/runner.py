@@ -19,9 +19,5 @@ class Runner(Protocol):
     async def works(self, seconds: float) -> bool:
         """Asked when the role's process is under suspicion: whether it shows within `seconds` that it works."""
 
-    async def stop(self, *, leaving: bool = False) -> None:
-        """End every process of the role, now.
-
-        Args:
-            leaving: the pod is about to go, and what only it holds should be handed over first.
-        """
+    async def stop(self) -> None:
+        """End every process of the role, now."""

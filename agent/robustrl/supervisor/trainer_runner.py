@@ -35,11 +35,17 @@ class TrainerRunner:
     """The workers of one epoch. A new epoch is a new runner."""
 
     def __init__(
-        self, config: PodConfig, state: PodState, launcher: Launcher, memory: PodMemory, publisher: Publisher
+        self,
+        config: PodConfig,
+        state: PodState,
+        launcher: Launcher,
+        memory: PodMemory,
+        archive: Archive,
+        publisher: Publisher,
     ) -> None:
         self._config, self._state, self._launcher, self._memory = config, state, launcher, memory
         self._publisher = publisher
-        self._archive = Archive(memory.checkpoints, memory.storage)
+        self._archive = archive
         self._link = WorkerLink(memory.socket, self._handle)
         self._assignment: Assignment | None = None
         self._workers: list[Supervised] = []
@@ -54,21 +60,18 @@ class TrainerRunner:
             return
         self._memory.mark_started(assignment.epoch)
         await self._link.start()
-        self._tasks.append(asyncio.create_task(self._archive.run(), name="archive"))
         self._tasks.append(asyncio.create_task(self._run(assignment), name="workers"))
 
     async def update(self, assignment: Assignment) -> None:
         self._assignment = assignment
 
-    async def stop(self, *, leaving: bool = False) -> None:
+    async def stop(self) -> None:
         for worker in self._workers:
             worker.kill()
         await asyncio.gather(*(worker.wait() for worker in self._workers), return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if leaving:
-            await self._archive.flush()
         await self._link.close()
         self._state.activity.reset()
 
@@ -124,8 +127,9 @@ class TrainerRunner:
         waiting = {asyncio.create_task(worker.wait()): worker for worker in self._workers}
         while waiting:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            failed = [(task.result(), waiting.pop(task)) for task in done]
-            failed = [(code, worker) for code, worker in failed if code != 0]
+            # In the order of ranks, so that the same exits always tell the same.
+            ended = [(task.result(), waiting.pop(task)) for task in list(waiting) if task in done]
+            failed = [(code, worker) for code, worker in ended if code != 0]
             if failed:
                 return await self._explain(failed, waiting)
         return Exit(code=0)

@@ -109,7 +109,7 @@ class Reconciler:
         self.watch.last_plan_seconds = asyncio.get_running_loop().time() - started
         stored = await self._store(job, decided.status)
         self._assign(stored)
-        await self._act(job, decided)
+        await self._act(stored, decided)
         for event in decided.events:
             await self._body.publish(job, event)
         return decided

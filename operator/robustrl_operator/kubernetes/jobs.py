@@ -15,6 +15,7 @@ from robustrl_operator.control.hub import Clock, ControlHub, PodIdentity
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.kubernetes.body import KubernetesBody, key_of
+from robustrl_operator.report.incidents import record
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +110,12 @@ class Jobs:
     def overview(self) -> list[dict[str, object]]:
         """Every job with what its agents said last, for people and dashboards."""
         return [self._describe(reconciler.key) for reconciler in self.reconcilers]
+
+    def incidents(self) -> list[dict[str, object]]:
+        """Every incident that the jobs' status holds, oldest first in each."""
+        assert self._body is not None
+        jobs = ((reconciler.key, self._body.job(reconciler.key)) for reconciler in self.reconcilers)
+        return [record(key, incident) for key, job in jobs if job for incident in job.status.incidents]
 
     def _describe(self, key: str) -> dict[str, object]:
         assert self._body is not None

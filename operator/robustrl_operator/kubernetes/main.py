@@ -119,6 +119,7 @@ class Operator:
         app = web.Application()
         app.router.add_get("/metrics", lambda _request: _text(generate_latest(registry)))
         app.router.add_get("/healthz", lambda _request: _health(body))
+        app.router.add_get("/v1/incidents", lambda _request: _json(self._jobs.incidents))
         app.router.add_get("/v1/jobs", lambda _request: _json(self._jobs.overview))
         return await _listen(app, self._settings.http_port)
 
