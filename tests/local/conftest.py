@@ -19,7 +19,7 @@ from tests.operator.build import merge
 
 from robustrl_api.job import RLJob
 from robustrl_operator.cli.manifest import read_job
-from robustrl_operator.local.faults import Fault
+from robustrl_operator.faults.kind import Fault
 from robustrl_operator.local.run import LocalRun
 
 EXAMPLE = Path(__file__).parents[2] / "examples/sort4"

@@ -4,59 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
 from tests.local.conftest import example, running
 
 from robustrl.managers import audit
-from robustrl_operator.local.faults import FaultKind, strike
+from robustrl_operator.faults.matrix import MATRIX, Row
 from robustrl_operator.local.run import LocalRun
 
 pytestmark = [pytest.mark.local, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-PATIENCE = {"lostAfterMissed": 15}
-"""A busy machine starts an agent more slowly than three heartbeats; it must not be taken for lost meanwhile."""
+DETECTION = {
+    # A busy machine starts an agent more slowly than three heartbeats; it must not be taken for lost meanwhile.
+    "lostAfterMissed": 8,
+    "trainer": {"idleSeconds": 8},
+    "rollout": {"zeroThroughputSeconds": 8},
+    "manager": {"unansweredSeconds": 8},
+    "probeSeconds": 2,
+}
 SMALL_BATCH = {"promptsPerStep": 8, "samplesPerPrompt": 8, "concurrency": 32}
 STEPS_BETWEEN = 3
 START_SECONDS, RECOVERY_SECONDS = 120.0, 120.0
 
 
-@dataclass(frozen=True)
-class Row:
-    """A fault and what it may restart."""
-
-    kind: FaultKind
-    epochs: int = 0
-    """By how much the trainers' epoch rises."""
-    index: int = -1
-    keeps_pod: bool = True
-    keeps_agent: bool = True
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind} of rank {self.index}" if self.index >= 0 else str(self.kind)
-
-
-TABLE = [
-    Row(FaultKind.WORKER, epochs=1),
-    Row(FaultKind.WORKER, epochs=1, index=0),
-    Row(FaultKind.ENGINE),
-    Row(FaultKind.MANAGERS),
-    Row(FaultKind.TRAINER_AGENT, epochs=1, keeps_agent=False),
-    Row(FaultKind.ROLLOUT_POD, keeps_pod=False),
-    Row(FaultKind.TRAINER_POD, epochs=1, keeps_pod=False),
-    Row(FaultKind.MANAGER_POD, keeps_pod=False),
-    Row(FaultKind.ROLLOUT, keeps_pod=False),
-    Row(FaultKind.TRAINER, epochs=1, index=0, keeps_pod=False),
-    Row(FaultKind.TRAINER, epochs=1, keeps_pod=False),
-]
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalRun]:
-    job = example(steps=100_000, data=SMALL_BATCH, detection=PATIENCE)
+    job = example(steps=100_000, data=SMALL_BATCH, detection=DETECTION)
     async with running(job, tmp_path_factory.mktemp("faults") / "out") as at_work:
         yield at_work
 
@@ -90,21 +64,24 @@ def total(run: LocalRun) -> int:
     return sum(event.reason == "FaultDetected" for _, event in run.body.events)
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", MATRIX, ids=lambda row: row.name)
 async def test_a_fault_restarts_its_role_only(run: LocalRun, row: Row) -> None:
     await until_well(run, STEPS_BETWEEN, 0, START_SECONDS)
     before, epoch, incidents, step = agents(run), run.status.epoch, total(run), run.step
-    struck = await strike(run.body, row.kind, row.index)
-    await until_well(run, step + STEPS_BETWEEN, incidents + 1, RECOVERY_SECONDS)
+    struck = await run.strike(row.kind, row.index)
+    await until_well(run, step + STEPS_BETWEEN, incidents + row.incidents, RECOVERY_SECONDS)
     assert run.status.epoch == epoch + row.epochs, run.status.incidents
     after = agents(run)
     for uid, (name, boot) in before.items():
-        if name != struck:
+        if name not in struck:
             assert after.get(uid) == (name, boot), f"{name} has nothing to do with {struck}"
         else:
             assert (uid in after) is row.keeps_pod
             assert (after.get(uid, ("", ""))[1] == boot) is (row.keeps_pod and row.keeps_agent)
-    assert total(run) == incidents + 1, run.status.incidents
+    assert total(run) == incidents + row.incidents, run.status.incidents
+    found = run.status.incidents[-row.incidents :]
+    assert {incident.cause for incident in found} <= set(row.causes)
+    assert any(f"rule {row.rule}" in incident.decision for incident in found)
 
 
 async def test_after_all_of_them_every_trajectory_was_used_once(run: LocalRun) -> None:

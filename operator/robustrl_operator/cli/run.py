@@ -15,7 +15,7 @@ from typing import Any
 from robustrl.managers import audit
 from robustrl_api.status import ConditionType, holds
 from robustrl_operator.cli.manifest import BadManifest, read_job
-from robustrl_operator.local.faults import Fault, FaultKind
+from robustrl_operator.faults.kind import Fault, FaultKind
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.report import live, summary
 

@@ -24,6 +24,8 @@ from robustrl_operator.kubernetes.body import KubernetesBody, key_of
 from robustrl_operator.kubernetes.identity import TokenAuthenticator
 from robustrl_operator.kubernetes.informer import Informer
 from robustrl_operator.kubernetes.jobs import Jobs
+from robustrl_operator.kubernetes.leader_label import stand_in_front
+from robustrl_operator.kubernetes.lease import Elector
 from robustrl_operator.kubernetes.metrics import OperatorCollector
 from robustrl_operator.kubernetes.resources import FIELD_MANAGER
 from robustrl_operator.kubernetes.settings import Settings
@@ -52,6 +54,7 @@ class Operator:
         self._settings = settings
         self._client = AsyncClient(field_manager=FIELD_MANAGER)
         self._jobs = Jobs(lambda: datetime.now(UTC))
+        self._elector = Elector(self._client, settings.namespace, settings.pod)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -62,8 +65,8 @@ class Operator:
         body = KubernetesBody(self._client, self._settings.control_url, pair.ca, lambda: datetime.now(UTC))
         self._jobs.attach(body)
         self._watch(body)
-        servers = [await self._serve_control(pair), await self._serve_http(body)]
-        tasks = [asyncio.create_task(coroutine, name=name) for name, coroutine in self._parts(body).items()]
+        servers = [await self._serve_http(body)]
+        tasks = [asyncio.create_task(coroutine, name=name) for name, coroutine in self._parts(body, pair).items()]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -82,15 +85,32 @@ class Operator:
         )
         body.node_informer = Informer(self._client, Node, lambda _node: self._jobs.wake_all())
 
-    def _parts(self, body: KubernetesBody) -> dict[str, Any]:
+    def _parts(self, body: KubernetesBody, pair: certificates.Certificates) -> dict[str, Any]:
         assert body.pod_informer is not None
         assert body.node_informer is not None
         return {
             "pods": body.pod_informer.run(),
             "nodes": body.node_informer.run(),
-            "kopf": self._kopf(body),
+            "lead": self._lead(body, pair),
             "stop": self._stop.wait(),
         }
+
+    async def _lead(self, body: KubernetesBody, pair: certificates.Certificates) -> None:
+        """Wait for the lease with everything watched already, then act for as long as it is held."""
+        await self._elector.lead()
+        control = await self._serve_control(pair)
+        kopf_task = asyncio.create_task(self._kopf(body), name="kopf")
+        keep = asyncio.create_task(self._elector.keep(), name="lease")
+        try:
+            await stand_in_front(self._client, self._settings.namespace, self._settings.pod)
+            done, _ = await asyncio.wait({kopf_task, keep}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (kopf_task, keep):
+                task.cancel()
+            await asyncio.gather(kopf_task, keep, return_exceptions=True)
+            await control.cleanup()
 
     async def _kopf(self, body: KubernetesBody) -> None:
         """RLJobs are looked at only once pods are known: a job without its pods would look like a disaster."""
@@ -128,6 +148,7 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._jobs.close()
+        await self._elector.release()
         for server in servers:
             with contextlib.suppress(Exception):
                 await server.cleanup()

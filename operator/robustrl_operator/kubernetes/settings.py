@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass
 
 
@@ -20,6 +21,8 @@ class Settings:
     http_port: int = 8080
     """Metrics, health and the jobs' live view, inside the cluster."""
     log_level: str = "INFO"
+    pod: str = ""
+    """Name of the operator's own pod: its identity among operators."""
 
     @classmethod
     def from_environment(cls) -> Settings:
@@ -27,6 +30,7 @@ class Settings:
             namespace=os.environ.get("ROBUSTRL_NAMESPACE", "robustrl-system"),
             watch_namespace=os.environ.get("ROBUSTRL_WATCH_NAMESPACE", ""),
             service=os.environ.get("ROBUSTRL_SERVICE", "robustrl-operator"),
+            pod=os.environ.get("ROBUSTRL_POD_NAME", "") or socket.gethostname(),
             log_level=os.environ.get("ROBUSTRL_LOG_LEVEL", "INFO"),
         )
 

@@ -19,6 +19,9 @@ from robustrl_operator.view import NodeView, PodView
 
 log = logging.getLogger(__name__)
 
+GHOST_SECONDS = 2.0
+"""How long a pod that was force-deleted runs on after its machine is back."""
+
 
 class LocalBody:
     """One job's pods on this machine.
@@ -44,6 +47,7 @@ class LocalBody:
         self._on_change = on_change
         self._pods: dict[str, PodProcess] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
+        self._ghosts: set[PodProcess] = set()
         self._numbers = itertools.count(1)
         self.rendezvous_base = rendezvous_base
         self.events: list[tuple[float, Event]] = []
@@ -114,9 +118,24 @@ class LocalBody:
             self._lives[f"delete-{pod.uid}"] = task
 
     async def _end(self, pod: PodProcess, *, force: bool) -> None:
+        if force and pod.frozen:
+            # Its machine cannot be told: the pod is off the books at once and ends when its machine is back.
+            self._pods.pop(pod.uid, None)
+            self._on_change()
+            await self._end_afterwards(pod)
+            return
         await pod.delete(force=force)
         self._pods.pop(pod.uid, None)
         self._on_change()
+
+    async def _end_afterwards(self, pod: PodProcess) -> None:
+        """What a kubelet does with pods that it finds gone; until then they run on."""
+        self._ghosts.add(pod)
+        while pod.frozen:  # noqa: ASYNC110 - a machine that comes back tells nobody
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(GHOST_SECONDS)
+        await pod.delete(force=True)
+        self._ghosts.discard(pod)
 
     # What people and tests do.
 
@@ -147,7 +166,7 @@ class LocalBody:
 
     async def close(self) -> None:
         """End every process."""
-        await asyncio.gather(*(pod.delete(force=True) for pod in self.processes))
+        await asyncio.gather(*(pod.delete(force=True) for pod in (*self.processes, *self._ghosts)))
         for task in self._lives.values():
             task.cancel()
         await asyncio.gather(*self._lives.values(), return_exceptions=True)

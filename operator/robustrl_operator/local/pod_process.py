@@ -27,7 +27,7 @@ GRACE_SECONDS = 3.0
 RESTART_SECONDS = 0.2
 
 
-@dataclass
+@dataclass(eq=False)
 class PodProcess:
     """One pod of the local body. Its node is its own: killing the node kills nothing else."""
 
@@ -45,6 +45,8 @@ class PodProcess:
     epoch: int = -1
     deleting: bool = False
     node_alive: bool = True
+    frozen: bool = False
+    """Its machine answers nobody: what is done to the pod reaches it only afterwards."""
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
     agent: asyncio.subprocess.Process | None = None
 
@@ -105,6 +107,17 @@ class PodProcess:
                 await self.agent.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def freeze(self) -> None:
+        """The machine stops; `thaw` lets it go on as if nothing had happened."""
+        self.frozen = True
+        for pid in self._processes():
+            _signal(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for pid in reversed(self._processes()):
+            _signal(pid, signal.SIGCONT)
+        self.frozen = False
+
     def kill_agent(self) -> None:
         """The agent dies; the pod's container is started again in place, its memory kept."""
         self._signal(signal.SIGKILL)
@@ -120,11 +133,20 @@ class PodProcess:
             with contextlib.suppress(ProcessLookupError):
                 self.agent.send_signal(number)
 
+    def _processes(self) -> list[int]:
+        """The agent and every process below it, parents first."""
+        return [self.agent.pid, *self.descendants()] if self.agent is not None else []
+
     def descendants(self) -> list[int]:
         """Every process below the agent."""
         if self.agent is None:
             return []
         return _descendants(self.agent.pid)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _descendants(root: int) -> list[int]:

@@ -26,8 +26,10 @@ from robustrl_operator.control.hub import ControlHub
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.control.server import control_app
+from robustrl_operator.faults.kind import Fault, FaultKind
+from robustrl_operator.faults.strike import strike
 from robustrl_operator.local.body import LocalBody
-from robustrl_operator.local.faults import Fault, strike
+from robustrl_operator.local.hand import LocalHand
 from robustrl_operator.report.timeline import PodSample, Sample, Timeline
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,7 @@ class LocalRun:
         self.body = LocalBody(
             self.job, self.folder, memory, f"http://127.0.0.1:{port}", random.randrange(20_000, 28_000), self._wake
         )
+        self._hand = LocalHand(self.body)
         self.hub = ControlHub(now, lambda _identity: self._wake())
         self._prober = Prober(now, self._wake)
         self.reconciler = Reconciler(self.job.metadata.name, self.body, self.hub, self._prober, now)
@@ -120,8 +123,13 @@ class LocalRun:
             if self.ended():
                 log.warning("the job ended before fault %s@%d", fault.kind, fault.step)
                 return
-            pod = await strike(self.body, fault.kind)
-            self.timeline.mark(f"{fault.kind} ({pod})")
+            await self.strike(fault.kind)
+
+    async def strike(self, kind: FaultKind, index: int = -1) -> tuple[str, ...]:
+        """Make something fail now; the names of the pods that were hit."""
+        pods = await strike(self._hand, kind, index)
+        self.timeline.mark(f"{kind} ({', '.join(pods)})")
+        return pods
 
     async def _sample(self) -> None:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:

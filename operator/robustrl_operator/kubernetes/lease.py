@@ -1,0 +1,160 @@
+"""One operator acts, the others wait: a Lease, as Kubernetes' own controllers use it.
+
+A candidate never compares clocks with another machine: it takes the lease over when the record has not changed for a
+whole lease duration of its own monotonic clock. The holder gives up acting a little before others may begin: when it
+has not managed to renew for `RENEW_DEADLINE_SECONDS`. Every write carries the resource version that was read, so of
+two candidates one wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import httpx2
+from lightkube import ApiError, AsyncClient
+from lightkube.models.coordination_v1 import LeaseSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.coordination_v1 import Lease
+
+log = logging.getLogger(__name__)
+
+NAME = "robustrl-operator"
+DURATION_SECONDS = 3
+RENEW_DEADLINE_SECONDS = 2.0
+RETRY_SECONDS = 0.5
+CALL_SECONDS = 1.0
+CONFLICT, NOT_FOUND = 409, 404
+
+
+class LeaseLost(Exception):
+    """Somebody else may act now; this operator must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A record, and when it was first seen as it is (monotonic seconds)."""
+
+    holder: str
+    renewals: str
+    """Changes with each renewal."""
+    since: float
+
+
+def may_take(observed: Observed | None, me: str, now: float) -> bool:
+    """Whether a candidate may write itself into the lease: nobody holds it, it is its own, or it has run out."""
+    if observed is None or observed.holder in ("", me):
+        return True
+    return now - observed.since > DURATION_SECONDS
+
+
+def observe(before: Observed | None, holder: str, renewals: str, now: float) -> Observed:
+    """What is known after looking at the record once more."""
+    if before is not None and (before.holder, before.renewals) == (holder, renewals):
+        return before
+    return Observed(holder, renewals, now)
+
+
+class Elector:
+    """This operator's part in the election.
+
+    Args:
+        me: identity, unique among operators.
+    """
+
+    def __init__(
+        self, client: AsyncClient, namespace: str, me: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client, self._namespace, self._me, self._clock = client, namespace, me, clock
+        self._observed: Observed | None = None
+        self.leading = False
+
+    async def lead(self) -> None:
+        """Wait until this operator holds the lease."""
+        while not await self._try():  # noqa: ASYNC110 - the lease is another machine's news
+            await asyncio.sleep(RETRY_SECONDS * random.uniform(0.8, 1.2))
+        self.leading = True
+        log.info("%s leads", self._me)
+
+    async def keep(self) -> None:
+        """Renew for as long as that works.
+
+        Raises:
+            LeaseLost: it no longer does.
+        """
+        renewed = self._clock()
+        while True:
+            await asyncio.sleep(RETRY_SECONDS * random.uniform(0.8, 1.2))
+            if await self._try():
+                renewed = self._clock()
+            elif self._clock() - renewed > RENEW_DEADLINE_SECONDS or not self._mine():
+                self.leading = False
+                raise LeaseLost(f"{self._me} could not renew its lease")
+
+    async def release(self) -> None:
+        """Give the lease back, so that the next one need not wait for it to run out."""
+        if not self.leading:
+            return
+        self.leading = False
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                lease = await self._client.get(Lease, NAME, namespace=self._namespace)
+                if lease.spec and lease.spec.holderIdentity == self._me:
+                    lease.spec.holderIdentity = ""
+                    await self._client.replace(lease)
+        except (ApiError, httpx2.HTTPError, TimeoutError) as error:
+            log.warning("the lease was not given back: %s", error)
+
+    def _mine(self) -> bool:
+        return self._observed is not None and self._observed.holder == self._me
+
+    async def _try(self) -> bool:
+        """One look at the lease, and one write if it may be taken or renewed. Whether it is ours now."""
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                return await self._look_and_take()
+        except ApiError as error:
+            if error.status.code != CONFLICT:
+                log.warning("lease: %s", error.status.message)
+        except (httpx2.HTTPError, TimeoutError) as error:
+            log.warning("lease: the API server does not answer: %s", str(error) or type(error).__name__)
+        return False
+
+    async def _look_and_take(self) -> bool:
+        lease = await self._read()
+        if lease is None:
+            await self._client.create(self._fresh())
+            return True
+        spec = lease.spec or LeaseSpec()
+        holder, renewals = spec.holderIdentity or "", str(spec.renewTime)
+        self._observed = observe(self._observed, holder, renewals, self._clock())
+        if not may_take(self._observed, self._me, self._clock()):
+            return False
+        lease.spec = self._spec((spec.leaseTransitions or 0) + (holder != self._me))
+        await self._client.replace(lease)
+        self._observed = observe(self._observed, self._me, str(lease.spec.renewTime), self._clock())
+        return True
+
+    async def _read(self) -> Lease | None:
+        try:
+            return await self._client.get(Lease, NAME, namespace=self._namespace)
+        except ApiError as error:
+            if error.status.code == NOT_FOUND:
+                return None
+            raise
+
+    def _fresh(self) -> Lease:
+        return Lease(metadata=ObjectMeta(name=NAME, namespace=self._namespace), spec=self._spec(0))
+
+    def _spec(self, transitions: int) -> LeaseSpec:
+        return LeaseSpec(
+            holderIdentity=self._me,
+            leaseDurationSeconds=DURATION_SECONDS,
+            leaseTransitions=transitions,
+            renewTime=datetime.now(UTC),
+        )

@@ -1,0 +1,159 @@
+"""Who may act: one operator at a time, the next within seconds, and nobody who cannot renew."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from lightkube import ApiError
+from lightkube.resources.coordination_v1 import Lease
+
+from robustrl_operator.kubernetes import lease
+from robustrl_operator.kubernetes.lease import DURATION_SECONDS, Elector, LeaseLost, Observed, may_take, observe
+
+ME = "operator-a"
+
+
+@pytest.mark.parametrize(
+    ("observed", "now", "may"),
+    [
+        (None, 0.0, True),
+        (Observed("", "t1", 0.0), 0.0, True),
+        (Observed(ME, "t1", 0.0), 99.0, True),
+        (Observed("operator-b", "t1", 0.0), DURATION_SECONDS, False),
+        (Observed("operator-b", "t1", 0.0), DURATION_SECONDS + 0.1, True),
+    ],
+    ids=["no lease", "given back", "mine", "another's, still good", "another's, run out"],
+)
+def test_who_may_take_the_lease(observed: Observed | None, now: float, may: bool) -> None:
+    assert may_take(observed, ME, now) is may
+
+
+def test_a_lease_runs_out_by_the_observers_clock_since_its_last_renewal() -> None:
+    seen = observe(None, "operator-b", "t1", 10.0)
+    assert observe(seen, "operator-b", "t1", 12.0).since == 10.0
+    assert observe(seen, "operator-b", "t2", 12.0).since == 12.0
+    assert observe(seen, "operator-c", "t1", 12.0).since == 12.0
+
+
+class Server:
+    """Leases of an API server: a write needs the version that was read."""
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self.version = 0
+        self.away = False
+
+    async def get(self, kind: type, name: str, *, namespace: str) -> Lease:
+        if self.away:
+            raise TimeoutError
+        if self.lease is None:
+            raise self._error(404)
+        return copy.deepcopy(self.lease)
+
+    async def create(self, new: Lease) -> None:
+        if self.lease is not None:
+            raise self._error(409)
+        self._store(new)
+
+    async def replace(self, new: Lease) -> None:
+        if self.away:
+            raise TimeoutError
+        assert new.metadata
+        if new.metadata.resourceVersion != str(self.version):
+            raise self._error(409)
+        self._store(new)
+
+    def _store(self, new: Lease) -> None:
+        self.version += 1
+        self.lease = copy.deepcopy(new)
+        assert self.lease.metadata
+        self.lease.metadata.resourceVersion = str(self.version)
+
+    @staticmethod
+    def _error(code: int) -> ApiError:
+        error = ApiError.__new__(ApiError)
+        error.status = cast(Any, SimpleNamespace(code=code, message=f"status {code}"))
+        return error
+
+    @property
+    def holder(self) -> str | None:
+        assert self.lease
+        assert self.lease.spec
+        return self.lease.spec.holderIdentity
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    """Ten times as fast as in life."""
+    for name in ("DURATION_SECONDS", "RENEW_DEADLINE_SECONDS", "RETRY_SECONDS", "CALL_SECONDS"):
+        monkeypatch.setattr(lease, name, getattr(lease, name) / 10)
+    return Server()
+
+
+def elector(server: Server, name: str) -> Elector:
+    return Elector(cast(Any, server), "robustrl-system", name)
+
+
+async def test_of_many_candidates_one_leads(server: Server) -> None:
+    candidates = [elector(server, f"operator-{n}") for n in range(5)]
+    tasks = [asyncio.create_task(each.lead()) for each in candidates]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.sleep(0.1)
+    assert sum(each.leading for each in candidates) == 1
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_leader_that_is_gone_is_followed_within_the_duration_and_a_retry(server: Server) -> None:
+    first, second = elector(server, "a"), elector(server, "b")
+    await first.lead()
+    async with asyncio.timeout(10 * (lease.DURATION_SECONDS + lease.RETRY_SECONDS)):
+        await second.lead()
+    assert server.holder == "b"
+
+
+async def test_a_leader_that_renews_is_not_followed(server: Server) -> None:
+    first, second = elector(server, "a"), elector(server, "b")
+    await first.lead()
+    keep, lead = asyncio.create_task(first.keep()), asyncio.create_task(second.lead())
+    await asyncio.sleep(3 * lease.DURATION_SECONDS)
+    assert server.holder == "a"
+    assert not lead.done()
+    keep.cancel()
+    lead.cancel()
+
+
+async def test_a_lease_given_back_is_taken_at_once(server: Server) -> None:
+    first, second = elector(server, "a"), elector(server, "b")
+    await first.lead()
+    await first.release()
+    assert server.holder == ""
+    await second.lead()
+    assert server.holder == "b"
+    assert not first.leading
+
+
+async def test_who_cannot_renew_stops_acting_before_another_may_begin(server: Server) -> None:
+    first = elector(server, "a")
+    await first.lead()
+    server.away = True
+    with pytest.raises(LeaseLost):
+        async with asyncio.timeout(10 * lease.DURATION_SECONDS):
+            await first.keep()
+    assert not first.leading
+    assert lease.RENEW_DEADLINE_SECONDS < lease.DURATION_SECONDS
+
+
+async def test_who_finds_another_in_the_lease_stops_at_once(server: Server) -> None:
+    first = elector(server, "a")
+    await first.lead()
+    assert server.lease
+    assert server.lease.spec
+    server.lease.spec.holderIdentity, server.lease.spec.renewTime = "b", None
+    with pytest.raises(LeaseLost):
+        async with asyncio.timeout(lease.RENEW_DEADLINE_SECONDS):
+            await first.keep()
