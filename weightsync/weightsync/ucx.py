@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import struct
 import sys
 from types import ModuleType
 from typing import Any, cast
 
+from weightsync import profiles
 from weightsync.inflight import finish
 
-TCP_PROFILE = {
-    "UCX_TLS": "tcp",
-    # With error handling UCX copies in fragments of this size; the defaults cost two thirds of the rate.
-    "UCX_TCP_TX_SEG_SIZE": "64K",
-    "UCX_TCP_RX_SEG_SIZE": "128K",
-    "UCX_WARN_UNUSED_ENV_VARS": "n",
-    "UCX_LOG_LEVEL": "fatal",
-    # Peers that die are ordinary here, and reported by us.
-    "UCXX_LOG_LEVEL": "fatal",
-    "UCXPY_LOG_LEVEL": "CRITICAL",
-    "UCX_KEEPALIVE_INTERVAL": "2s",
-}
+log = logging.getLogger(__name__)
+
 CLOSE_NANOSECONDS = 500_000_000
 """How long closing an endpoint may hold its caller. It takes less than a millisecond."""
 _PEER_INFO = "QQ"
+_started: Any = None
 
 
-def start() -> Any:
-    """The ucxx module, initialised. The environment that the user set wins over the profile."""
-    for name, value in TCP_PROFILE.items():
-        os.environ.setdefault(name, value)
-    # With futures a waiting coroutine costs nothing; without them it spins a core.
-    os.environ.setdefault("UCXPY_ENABLE_PYTHON_FUTURE", "1")
-    os.environ.setdefault("UCXPY_PROGRESS_MODE", "thread")  # the loop stays free
-    ucxx = _without_cuda() if os.environ["UCX_TLS"] == TCP_PROFILE["UCX_TLS"] else _with_cuda()
-    _mend_handshake()
-    return ucxx
+def start(*, gpu_memory: bool = False) -> Any:
+    """The ucxx module, with this machine's profile in the environment. UCX itself starts when it is first used.
+
+    Args:
+        gpu_memory: weights lie in GPU memory, so that CUDA comes into the process. Asked for at the first call.
+    """
+    global _started
+    if _started is None:
+        name = profiles.apply(os.environ, gpu_memory=gpu_memory)
+        _started = _import_ucxx() if profiles.uses_cuda(os.environ) else _without_cuda()
+        _mend_handshake()
+        log.info("weights travel by UCX, profile %s: %s", name, os.environ["UCX_TLS"])
+    return _started
 
 
 def stop() -> None:
@@ -48,14 +44,14 @@ def stop() -> None:
         ucxx.stop_notifier_thread()
 
 
-def _with_cuda() -> Any:
+def _import_ucxx() -> Any:
     import ucxx
 
     return ucxx
 
 
 def _without_cuda() -> Any:
-    """UCXX without its ways to a GPU, which TCP from host memory has no use for.
+    """UCXX without its ways to a GPU, which host memory has no use for.
 
     They cost 33 MB in every process, and where there is a GPU a context in its memory, which is the user's.
     """
