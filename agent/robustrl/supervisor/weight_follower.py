@@ -59,6 +59,8 @@ class WeightFollower:
         self.state = ReplicaState.STARTING
         self.version = ""
         """What the engine serves; empty while it serves nothing of ours."""
+        self.refused = False
+        """Whether the engine failed at the last version it was given, or did not answer."""
         self.changed = asyncio.Event()
 
     @property
@@ -83,8 +85,9 @@ class WeightFollower:
         while True:
             try:
                 await self._follow(engine)
-                failures = 0
+                failures, self.refused = 0, False
             except (ManagersAway, ManagersRefused, TransportError, BadManifest, Incomplete, EngineError) as error:
+                self.refused = isinstance(error, EngineError)
                 if self.state is not ReplicaState.STARTING:
                     self._become(ReplicaState.SERVING if self.version and not self.torn else ReplicaState.STARTING)
                 delay = min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
