@@ -68,6 +68,10 @@ test-cluster: venv ## the tests on the development cluster, which is started fir
 	@$(RUN) robustrl_e2e.cluster up --name $(CLUSTER) --nodes $(NODES)
 	@$(RUN) pytest e2e -m cluster
 
+.PHONY: test-gpu
+test-gpu: venv ## weights from GPU to GPU, on a machine that has one
+	@$(RUN) pytest tests/gpu -m gpu
+
 .PHONY: lint
 lint: venv ## ruff, mypy --strict, import layers, generated files in step
 	@$(BIN)/ruff check .
@@ -121,6 +125,10 @@ demo: venv ## a job on the development cluster, and faults
 .PHONY: bench
 bench: venv ## measure recoveries, role-based against whole-job
 	@$(BIN)/python bench/recovery.py
+
+.PHONY: bench-weights
+bench-weights: venv ## measure the transfer of weights, each figure beside its limit (root: many machines); PARTS="..."
+	@$(BIN)/python bench/weights $(PARTS)
 
 .PHONY: image
 image: venv ## the project's image, by docker; IMAGE=name:tag

@@ -1,0 +1,120 @@
+"""One process of a benchmark: holds weights, pulls them, says what that cost. Commands and answers are lines of JSON.
+
+{"do": "hold", "size": ..., "chunk": ...}            -> {"port": ..., "root": ...}
+{"do": "pull", "root": ..., "sources": [...], ...}   -> {"seconds": ..., "cpu_seconds": ..., "exact": ..., ...}
+{"do": "wait", "sources": [...], "seconds": ...}     -> {"cpu_seconds": ...}, connected and idle meanwhile
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import mmap
+import os
+import resource
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from weightsync import Address, Incomplete, Manifest, Source, fetch_manifest, pull, ucx
+from weightsync.transport import Connection
+
+EPOCH, STEP, SEED = 1, 1, 7
+
+
+def weights(size: int) -> bytearray:
+    """The same bytes in every process, and no two chunks alike."""
+    return bytearray(np.random.default_rng(SEED).bytes(size))
+
+
+def shadow(size: int) -> memoryview:
+    """Memory as the agent's: mapped, its pages in place, so that none is made while the clock runs."""
+    view = memoryview(mmap.mmap(-1, size))
+    np.frombuffer(view, np.uint8)[:: mmap.PAGESIZE] = 1
+    return view
+
+
+def rss_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE
+
+
+class Node:
+    def __init__(self) -> None:
+        self._source: Source | None = None
+        self._pulled: tuple[str, memoryview, Manifest] | None = None
+
+    async def hold(self, size: int, chunk: int) -> dict[str, Any]:
+        data = weights(size)
+        manifest = Manifest.of(data, epoch=EPOCH, step=STEP, chunk_bytes=chunk)
+        return {"port": self._serving().hold_and_port(manifest, data), "root": manifest.root}
+
+    def _serving(self) -> Any:
+        if self._source is None:
+            self._source = _Source()
+        return self._source
+
+    async def pull(self, root: str, sources: list[str], size: int, serve: bool = False) -> dict[str, Any]:
+        addresses = [Address.parse(text) for text in sources]
+        manifest = await fetch_manifest(addresses[0], epoch=EPOCH, step=STEP, shard=0, root=root)
+        if self._pulled is None or self._pulled[0] != root:
+            self._pulled = (root, shadow(size), manifest)
+        target = self._pulled[1]
+        before, cpu, began = rss_bytes(), time.process_time(), time.monotonic()
+        error = ""
+        try:
+            await pull(manifest, addresses, target)
+        except Incomplete as incomplete:
+            error = str(incomplete)
+        seconds = time.monotonic() - began
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {
+            "began": began, "ended": began + seconds, "seconds": seconds, "error": error,
+            "cpu_seconds": time.process_time() - cpu, "grown_bytes": peak - before,
+            "port": self._serving().hold_and_port(manifest, target) if serve and not error else 0,
+        }  # fmt: skip
+
+    async def check(self) -> dict[str, Any]:
+        """Compare with the original, when the clock does not run."""
+        assert self._pulled is not None
+        return {"exact": bytes(self._pulled[1]) == bytes(weights(len(self._pulled[1])))}
+
+    async def wait(self, sources: list[str], seconds: float) -> dict[str, Any]:
+        """Be connected and have a receive posted, as one who waits for a chunk."""
+        connections = [await Connection.open(Address.parse(text)) for text in sources]
+        receives = [asyncio.create_task(c.receive(bytearray(8), 99, 3600)) for c in connections]
+        await asyncio.sleep(0.5)
+        cpu, began = time.process_time(), time.monotonic()
+        await asyncio.sleep(seconds)
+        spent, took = time.process_time() - cpu, time.monotonic() - began
+        for receive in receives:
+            receive.cancel()
+        await asyncio.gather(*receives, return_exceptions=True)
+        return {"cpu_seconds": spent, "seconds": took}
+
+
+class _Source(Source):
+    def __init__(self) -> None:
+        super().__init__()
+        self.port = self.start()
+
+    def hold_and_port(self, manifest: Manifest, data: Any) -> int:
+        self.hold(manifest, data)
+        return self.port
+
+
+async def main() -> None:
+    ucx.start()
+    node, loop = Node(), asyncio.get_running_loop()
+    print(json.dumps({"pid": os.getpid()}), flush=True)
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        command = json.loads(line)
+        answer = await getattr(node, command.pop("do"))(**command)
+        print(json.dumps(answer), flush=True)
+    os._exit(0)  # peers may be dead or stopped; nothing is left that must be closed in order
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
