@@ -85,6 +85,7 @@ class Swarm:
         self.directory: Directory | None = Directory(max(10.0, 4 * scenario.directory_seconds), self.rng)
         self.publishers = [self._node(f"publisher-{n}", publisher=True) for n in range(scenario.publishers)]
         self.receivers: list[Node] = []
+        self._pending: list[Node] = []
         for node in self.publishers:
             node.publish(self.weights)
             self._visit(node)
@@ -103,6 +104,7 @@ class Swarm:
         """One more receiver, from now on."""
         node = self._node(f"receiver-{len(self.receivers)}")
         self.receivers.append(node)
+        self._pending.append(node)
         node.start(self.weights)
         self._visit(node)
         return node
@@ -143,7 +145,10 @@ class Swarm:
             node.hear_of(self.directory.holders(self.clock.now, self.weights.root, node.peer.name, limit))
 
     def finished(self) -> bool:
-        return all(node.finished_at is not None for node in self.receivers if node.alive)
+        """Whether every live receiver is done."""
+        while self._pending and (self._pending[-1].finished_at is not None or not self._pending[-1].alive):
+            self._pending.pop()
+        return not self._pending
 
 
 def run(scenario: Scenario) -> Result:

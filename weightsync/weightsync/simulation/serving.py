@@ -27,6 +27,7 @@ class Serving:
         """Whether what it sends is damaged."""
         self.most_at_once = 0
         """Transfers: never more than it has slots."""
+        self._expiry: float | None = None
         self._channels: dict[int, Channel] = {}
         self._turned_away: dict[int, Channel] = {}
 
@@ -58,16 +59,16 @@ class Serving:
             now, ticket, channel.root, ask.candidates, last_resort=ask.last_resort, ready=ask.ready
         )
         self._answer(answers)
-        if (due := self.uploads.leases.next_expiry()) is not None:
-            self._net.clock.at(due, self._node.receive, self._expire)
+        self._plan_expiry()
 
     def accepted(self, channel: Channel, attempt: int, accepted: bool) -> None:
         send = channel.offered.pop(attempt, None)
         if channel.closed or send is None:
             return
-        if accepted:
+        if accepted and self.uploads.accepted(self._net.clock.now, send.ticket):
             self._transfer(channel, send)
-        else:
+            self._plan_expiry()
+        elif not accepted:
             self._refuse(channel, attempt, Refusal.CANCELLED)
             self._answer(self.uploads.sent(self._net.clock.now, send.ticket))
 
@@ -166,8 +167,16 @@ class Serving:
             if not channel.closed:
                 self._say(channel, "slot_free")
 
+    def _plan_expiry(self) -> None:
+        due = self.uploads.leases.next_expiry()
+        if due is not None and (self._expiry is None or due < self._expiry):
+            self._expiry = due
+            self._net.clock.at(due, self._node.receive, self._expire)
+
     def _expire(self) -> None:
+        self._expiry = None
         self._answer(self.uploads.expire(self._net.clock.now))
+        self._plan_expiry()
 
     def _revoke(self, channel: Channel) -> None:
         """A transfer held its slot for too long: close the connection."""

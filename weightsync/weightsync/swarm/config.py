@@ -16,7 +16,9 @@ class SwarmConfig:
     called_back: int = 4
     """Pullers told that a slot is free, of those that were told BUSY."""
     lease_seconds: float = 10.0
-    """A slot is taken back after this, whatever the puller says."""
+    """For the first transfer. Later ones may take four times what they usually do, and at least `stall_seconds`."""
+    offer_seconds: float = 0.25
+    """For a puller to accept a chunk; then the slot goes to the next."""
     requests_per_source: int = 2
     """Staging buffers for each source: one is filled while the other is verified."""
     requests_waiting: int = 16
@@ -26,8 +28,10 @@ class SwarmConfig:
     candidates: int = 16
     """Chunks a request names; the holder picks among them, because it knows better which it has sent already."""
     sources: int = 16
-    """Connections a puller keeps. It chooses half of them; the rest is for peers that pull from it, so that those who
-    come late are asked as much as those who came first."""
+    """Connections a puller keeps. It chooses half of them, and up to an eighth are publishers; the rest is for peers
+    that pull from it, so that those who come late are asked as much as those who came first."""
+    review_seconds: float = 0.5
+    """How often it is thought over whom to be connected to, while there are others."""
     connect_seconds: float = 10.0
     tries: int = 3
     """Failures in a row after which a source rests for `rest_seconds`."""
@@ -35,7 +39,7 @@ class SwarmConfig:
     """First wait after a failure; doubles, and is jittered."""
     rest_seconds: float = 10.0
     stall_seconds: float = 2.0
-    """Least time for a chunk before its source counts as stalled."""
+    """Least time for a chunk before its source, or its puller, counts as stalled."""
     slowest_bytes_per_second: float = 10e6
     """Assumed for a source that has sent nothing yet."""
     busy_seconds: float = 0.002

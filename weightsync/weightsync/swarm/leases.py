@@ -4,7 +4,8 @@ Invariants:
 - never more leases than slots; never more requests waiting than `waiting`;
 - the next lease goes to the waiting puller that was served longest ago, so one that keeps asking is served after at
   most one lease for each other puller: nobody starves, and nobody who asks twice as often gets twice as much;
-- a lease ends with its transfer, with its puller's connection, or when its time is over.
+- a lease ends with its transfer, with its puller's connection, or when its time is over: a short time to accept an
+  offer, then a few times what transfers from here usually take.
 """
 
 from __future__ import annotations
@@ -38,9 +39,17 @@ class Ruling:
     refused: tuple[Ticket, ...] = ()
 
 
-@dataclass
+@dataclass(slots=True)
 class _Lease:
+    since: float
     until: float
+    accepted: bool
+
+
+PATIENCE = 4.0
+"""Times the usual duration that a transfer may take."""
+WEIGHT = 0.3
+"""Of the newest transfer in the moving average of their durations."""
 
 
 @dataclass
@@ -50,12 +59,18 @@ class Leases:
     Args:
         slots: leases at a time.
         waiting: requests kept for when a slot is free.
-        lease_seconds: after which a slot is taken back.
+        first_seconds: for a transfer while it is not known how long one takes.
+        least_seconds: for any transfer.
+        offer_seconds: for a puller to accept what it is offered.
     """
 
     slots: int
     waiting: int
-    lease_seconds: float
+    first_seconds: float
+    least_seconds: float
+    offer_seconds: float
+    usual_seconds: float | None = None
+    """Moving average of how long transfers took."""
     _held: dict[Ticket, _Lease] = field(default_factory=dict)
     _queue: list[Ticket] = field(default_factory=list)
     _next: Ticket | None = None
@@ -75,6 +90,10 @@ class Leases:
     def holds(self, ticket: Ticket) -> bool:
         """Whether this request has a slot."""
         return ticket in self._held
+
+    def sending(self, ticket: Ticket) -> bool:
+        """Whether its transfer has begun."""
+        return ticket in self._held and self._held[ticket].accepted
 
     @property
     def queued(self) -> int:
@@ -111,9 +130,23 @@ class Leases:
         self._next = ticket
         return Turn.WAITING, Ruling()
 
+    def accepted(self, now: float, ticket: Ticket) -> bool:
+        """The transfer begins. False if the offer is not open any more."""
+        lease = self._held.get(ticket)
+        if lease is None:
+            return False
+        usual = self.usual_seconds
+        seconds = self.first_seconds if usual is None else max(self.least_seconds, PATIENCE * usual)
+        lease.since, lease.until, lease.accepted = now, now + seconds, True
+        return True
+
     def done(self, now: float, ticket: Ticket) -> Ruling:
-        """A transfer ended, one way or the other; or a waiting request is not wanted any more."""
-        self._held.pop(ticket, None)
+        """A transfer ended; or a waiting request, or an offer, is not wanted any more."""
+        lease = self._held.pop(ticket, None)
+        if lease is not None and lease.accepted:
+            seconds = now - lease.since
+            usual = seconds if self.usual_seconds is None else self.usual_seconds
+            self.usual_seconds = usual + WEIGHT * (seconds - usual)
         if ticket in self._queue:
             self._queue.remove(ticket)
         if self._next == ticket:
@@ -154,7 +187,7 @@ class Leases:
     def _grant(self, now: float, ticket: Ticket) -> None:
         self._grants += 1
         self._served[ticket.puller] = self._grants
-        self._held[ticket] = _Lease(now + self.lease_seconds)
+        self._held[ticket] = _Lease(now, now + self.offer_seconds, accepted=False)
 
     def _last_served(self, ticket: Ticket) -> int:
         return self._served.get(ticket.puller, 0)

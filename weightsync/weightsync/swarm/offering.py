@@ -37,7 +37,8 @@ class Offering:
     ) -> None:
         self.view, self.publisher, self.have = view, publisher, have
         self._rng, self._config = rng, config
-        self._sent = [0] * view.chunk_count
+        self.sent = [0] * view.chunk_count
+        """How often each chunk was sent."""
 
     def pick(self, now: float, candidates: Sequence[int], *, last_resort: bool = False) -> int | Decline:
         """The chunk to send.
@@ -55,7 +56,7 @@ class Offering:
             if not here:
                 return Decline.RELIEVED
         chunk = min(here, key=self._copies)  # the first of equals: the puller's preference
-        self._sent[chunk] += 1
+        self.sent[chunk] += 1
         return chunk
 
     def relieved(self, now: float) -> bool:
@@ -66,4 +67,4 @@ class Offering:
     def _copies(self, chunk: int) -> tuple[int, int]:
         # What was sent becomes a copy before anybody says so.
         copies = self.view.copies[chunk]
-        return (max(copies, self._sent[chunk]), self._sent[chunk])
+        return (max(copies, self.sent[chunk]), self.sent[chunk])

@@ -16,6 +16,7 @@ which chunks no source in reach has.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -138,6 +139,10 @@ class PullState:
         self.outcome = Outcome.RUNNING if self.missing else Outcome.DONE
         self.pace = Pace()
         self._sources: dict[str, SourceState] = {}
+        self._open: dict[str, SourceState] = {}
+        """Those of the sources that are connected."""
+        self._review_at = 0.0
+        """When it is to be thought over again whom to connect to."""
         self._requests: dict[int, _Request] = {}
         self._attempts = 0
         self._largest = max(sizes, default=0)
@@ -157,22 +162,19 @@ class PullState:
         return self.missing & ~offered
 
     def open_sources(self) -> list[str]:
-        return [source.name for source in self._sources.values() if source.phase is Phase.OPEN]
+        return list(self._open)
 
     def next_wake(self, now: float) -> float | None:
         """When `tick` is due, given that it was done for `now`; None while only events can change anything."""
         if self.outcome is not Outcome.RUNNING:
             return None
-        times = [s.not_before for s in self._sources.values() if self._awaited(s)]
+        times = [s.not_before for s in self._open.values() if s.busy]
         times += [self._spent_at(request) for request in self._requests.values() if request.chunk is not None]
+        times.append(self._review_at)
         times = [time for time in times if time > now]
         times += [request.deadline for request in self._requests.values()]
-        return min(times, default=None)
-
-    def _awaited(self, source: SourceState) -> bool:
-        if source.phase is Phase.OPEN:
-            return source.busy > 0
-        return source.phase is not Phase.IDLE
+        earliest = min(times, default=math.inf)
+        return None if earliest == math.inf else earliest
 
     # Events.
 
@@ -187,6 +189,7 @@ class PullState:
                 source.not_before = min(source.not_before, now + self._config.retry_seconds)
             if have and source.phase is Phase.IDLE:
                 self._view.heard(now, source.peer, have)
+        self._review_at = now
         return self._decide(now)
 
     def pulled_by(self, now: float, peer: Peer) -> list[Action]:
@@ -197,6 +200,7 @@ class PullState:
         source.mutual = True
         if source.gone and source.phase is Phase.RESTING:
             source.not_before = min(source.not_before, now + self._config.retry_seconds)
+        self._review_at = now
         return self._decide(now)
 
     def _meet(self, peer: Peer) -> SourceState:
@@ -212,6 +216,7 @@ class PullState:
         if source is None or source.phase is not Phase.CONNECTING:
             return [Leave(name, Why.USELESS)]
         source.opened(now)
+        self._open[name] = source
         return self.have_heard(now, name, have)
 
     def connect_failed(self, now: float, name: str) -> list[Action]:
@@ -219,8 +224,8 @@ class PullState:
 
     def have_heard(self, now: float, name: str, have: ChunkSet) -> list[Action]:
         """A source tells what it has by now."""
-        source = self._sources.get(name)
-        if source is None or source.phase is not Phase.OPEN:
+        source = self._open.get(name)
+        if source is None:
             return []
         if self.strikes.quarantined(now, name):
             return self._leave(now, source, Why.DAMAGED)
@@ -230,8 +235,8 @@ class PullState:
 
     def slot_free(self, now: float, name: str) -> list[Action]:
         """A source that was busy says that it is not any more."""
-        source = self._sources.get(name)
-        if source is None or source.phase is not Phase.OPEN:
+        source = self._open.get(name)
+        if source is None:
             return []
         source.not_before, source.busy = now, 0
         return self._decide(now)
@@ -304,10 +309,17 @@ class PullState:
         source = self._sources.get(name)
         if source is None or not source.active:
             return []
-        self._void_requests(name)
-        self._view.forget(name)
-        source.failed(now, self._rng)
+        self._forget(now, source)
         return self._decide(now)
+
+    def _forget(self, now: float, source: SourceState) -> None:
+        """A connection is no more: its requests are void, and it rests."""
+        for attempt in [attempt for attempt, request in self._requests.items() if request.source == source.name]:
+            del self._requests[attempt]
+        self._open.pop(source.name, None)
+        self._view.forget(source.name)
+        source.failed(now, self._rng)
+        self._review_at = now
 
     def drop(self) -> list[Action]:
         """The version is void: its epoch is over, or a newer one is pulled instead. The partial must not serve."""
@@ -329,10 +341,9 @@ class PullState:
     def _decide(self, now: float) -> list[Action]:
         if self.outcome is not Outcome.RUNNING:
             return []
-        for source in self._sources.values():
-            if source.phase is Phase.RESTING and source.not_before <= now:
-                source.phase = Phase.IDLE
-        actions: list[Action] = [*self._rotate(now), *self._connect(now)]
+        actions: list[Action] = []
+        if self._review_at <= now:
+            actions = self._review(now)
         while (ask := self._next_request(now)) is not None:
             actions.append(ask)
         return actions
@@ -341,22 +352,22 @@ class PullState:
         """One transfer at a time fills this replica's link, and the next must begin when it ends. So until then only
         its own source is asked, which sends one after the other; towards its end, others too; whoever is first
         comes next, and the others are told."""
-        coming = [request for request in self._requests.values() if request.chunk is not None]
+        requests = self._requests.values()
+        if any(request.ready and request.chunk is None for request in requests):
+            return None
+        asked = {request.source for request in requests if request.chunk is None}
+        if len(asked) >= self._config.requests_waiting:
+            return None
+        coming = [request for request in requests if request.chunk is not None]
         near = [request for request in coming if now < self._spent_at(request)]
         filling = {request.source for request in near}
         wanted = self.missing
         for request in near if self._endgame() else coming:
             wanted &= ~request.candidates
-        if any(request.ready and request.chunk is None for request in self._requests.values()):
+        places = [self._sources[name] for name in filling] if filling else self._open.values()
+        usable = [source for source in places if source.usable(now) and source.name not in asked]
+        if not usable or not wanted:
             return None
-        asked = {request.source for request in self._requests.values() if request.chunk is None}
-        if not wanted or len(asked) >= self._config.requests_waiting:
-            return None
-        usable = [
-            source
-            for source in self._sources.values()
-            if source.usable(now) and source.name not in asked and (not filling or source.name in filling)
-        ]
         return self._ask(now, wanted, usable, ready=bool(filling))
 
     def _ask(self, now: float, wanted: ChunkSet, holders: Sequence[Holder], *, ready: bool) -> Ask | None:
@@ -387,30 +398,48 @@ class PullState:
         return [Cancel(request.source, attempt) for attempt, request in waiting]
 
     def _only(self, source: SourceState, candidates: ChunkSet) -> bool:
-        """Whether nobody else in reach has any of these."""
-        return not any(other.have & candidates for other in self._sources.values() if other is not source)
+        """Whether no relay in reach has any of these."""
+        relays = (other for other in self._open.values() if other is not source and not other.publisher)
+        return not any(other.have & candidates for other in relays)
 
     def _endgame(self) -> bool:
         return self.missing.bit_count() <= self._config.endgame_chunks
 
+    def _review(self, now: float) -> list[Action]:
+        """Think over whom to be connected to."""
+        for source in self._sources.values():
+            if source.phase is Phase.RESTING and source.not_before <= now:
+                source.phase = Phase.IDLE
+        actions = [*self._rotate(now), *self._connect(now)]
+        waiting = (Phase.RESTING, Phase.CONNECTING)
+        times = [source.not_before for source in self._sources.values() if source.phase in waiting]
+        if any(source.phase is Phase.IDLE for source in self._sources.values()):
+            times.append(now + self._config.review_seconds)
+        self._review_at = min(times, default=math.inf)
+        return actions
+
     def _connect(self, now: float) -> list[Action]:
         """Keep as many connections as allowed: a publisher, the same host's peers, then any."""
-        idle = [s for s in self._sources.values() if s.phase is Phase.IDLE and not self._quarantined(now, s)]
-        if not idle:
+        room, chosen, published = self._room()
+        if room <= 0:
             return []
-        room, chosen = self._room()
-        idle.sort(key=lambda source: (not source.publisher, not source.same_host, self._rng.random()))
+        idle = [s for s in self._sources.values() if s.phase is Phase.IDLE and not self._quarantined(now, s)]
+        idle.sort(key=lambda source: (not source.same_host, self._rng.random()))
         back = [source for source in idle if source.mutual][:room]
-        picked = [source for source in idle if not source.mutual][: max(0, min(chosen, room - len(back)))]
-        for source in (*back, *picked):
+        own = [source for source in idle if not source.mutual and not source.publisher][: max(0, chosen)]
+        publishers = [source for source in idle if source.publisher][: max(0, published)]
+        picked = [*publishers, *back, *own][:room]
+        for source in picked:
             source.connecting(now)
-        return [Connect(source.peer) for source in (*back, *picked)]
+        return [Connect(source.peer) for source in picked]
 
-    def _room(self) -> tuple[int, int]:
-        """How many more connections there may be, and how many of this replica's own choice."""
+    def _room(self) -> tuple[int, int, int]:
+        """How many more connections there may be: in all, to relays of this replica's choice, to publishers."""
         active = [source for source in self._sources.values() if source.active]
-        own = sum(1 for source in active if not source.mutual)
-        return self._config.sources - len(active), max(1, self._config.sources // 2) - own
+        published = sum(1 for source in active if source.publisher)
+        own = sum(1 for source in active if not source.mutual and not source.publisher)
+        most = self._config.sources
+        return most - len(active), max(1, most // 2) - own, max(1, most // 8) - published
 
     def _quarantined(self, now: float, source: SourceState) -> bool:
         return self.strikes.quarantined(now, source.name)
@@ -422,19 +451,17 @@ class PullState:
             return []
         active = [source for source in sources if source.active]
         waiting = any(s.phase is Phase.IDLE and not self._quarantined(now, s) for s in sources)
-        if min(self._room()) > 0 or not active or not waiting:
+        if not active or not waiting:
             return []
         useless = self._rng.choice(active)
         useless.mutual = False
+        self._open.pop(useless.name, None)
         useless.rest(now, self._config.retry_seconds)
         return [Leave(useless.name, Why.USELESS)]
 
     def _leave(self, now: float, source: SourceState, why: Why) -> list[Action]:
-        name = source.name
-        self._void_requests(name)
-        self._view.forget(name)
-        source.failed(now, self._rng)
-        return [Leave(name, why), *self._decide(now)]
+        self._forget(now, source)
+        return [Leave(source.name, why), *self._decide(now)]
 
     # Requests.
 
@@ -448,10 +475,6 @@ class PullState:
             del self._requests[attempt]
             self._sources[name].requests -= 1
         return request
-
-    def _void_requests(self, name: str) -> None:
-        for attempt in [attempt for attempt, request in self._requests.items() if request.source == name]:
-            del self._requests[attempt]
 
     def _limit_seconds(self, name: str, size_bytes: int) -> float:
         return self.pace.limit_seconds(

@@ -17,7 +17,9 @@ from weightsync.swarm.offering import Decline, Offering
 
 class Refusal(Enum):
     BUSY = auto()
-    """Every slot is taken, or a publisher leaves this to its relays."""
+    """Every slot is taken; who was told so hears when one is free."""
+    RELIEVED = auto()
+    """A publisher leaves this to its relays."""
     LACKING = auto()
     """The version is here, none of the chunks asked for is."""
     GONE = auto()
@@ -30,7 +32,8 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Tell the puller the chunk; send it, at once or when the puller accepts it; then report `sent`."""
+    """Tell the puller the chunk. If `ready`, send it at once, and report `sent` then. Otherwise it is an offer:
+    report `accepted`, or `sent` if it is declined."""
 
     ticket: Ticket
     chunk: int
@@ -59,7 +62,13 @@ class Uploads:
 
     def __init__(self, config: SwarmConfig) -> None:
         slots = config.upload_slots
-        self.leases = Leases(slots, slots * config.waiting_per_slot, config.lease_seconds)
+        self.leases = Leases(
+            slots,
+            slots * config.waiting_per_slot,
+            first_seconds=config.lease_seconds,
+            least_seconds=config.stall_seconds,
+            offer_seconds=config.offer_seconds,
+        )
         self.offers: dict[str, Offering] = {}
         """By the root digest of the version."""
         self._wishes: dict[Ticket, _Wish] = {}
@@ -87,6 +96,10 @@ class Uploads:
         answers = self._carry_out(now, ruling)
         return [*answers, *self._begin(now, ticket)] if turn is Turn.GRANTED else answers
 
+    def accepted(self, now: float, ticket: Ticket) -> bool:
+        """A puller takes what it was offered. False if that came too late: there is nothing to send then."""
+        return self.leases.accepted(now, ticket)
+
     def sent(self, now: float, ticket: Ticket) -> list[Answer]:
         """A transfer ended, or its request is not wanted any more."""
         self._wishes.pop(ticket, None)
@@ -106,10 +119,11 @@ class Uploads:
         return self._carry_out(now, self.leases.gone(now, connection))
 
     def expire(self, now: float) -> list[Answer]:
-        """Take back the slots of transfers that took too long."""
+        """Take back the slots of offers that nobody accepts and of transfers that take too long."""
+        begun = {ticket for ticket in self._wishes if self.leases.sending(ticket)}
         ruling = self.leases.expire(now)
-        revoked = [self._refuse(ticket, Refusal.REVOKED) for ticket in ruling.refused]
-        return [*revoked, *self._carry_out(now, Ruling(granted=ruling.granted))]
+        over = [self._refuse(ticket, Refusal.REVOKED if ticket in begun else Refusal.BUSY) for ticket in ruling.refused]
+        return [*over, *self._carry_out(now, Ruling(granted=ruling.granted))]
 
     def _carry_out(self, now: float, ruling: Ruling) -> list[Answer]:
         answers: list[Answer] = [self._refuse(ticket, Refusal.BUSY) for ticket in ruling.refused]
@@ -123,6 +137,8 @@ class Uploads:
         wish = self._wishes[ticket]
         picked = self._pick(now, wish)
         if isinstance(picked, int):
+            if wish.ready:
+                self.leases.accepted(now, ticket)
             return [Send(ticket, picked, wish.ready)]
         return [self._refuse(ticket, picked), *self._carry_out(now, self.leases.done(now, ticket))]
 
@@ -133,7 +149,7 @@ class Uploads:
         picked = offer.pick(now, wish.candidates, last_resort=wish.last_resort)
         if isinstance(picked, int):
             return picked
-        return Refusal.LACKING if picked is Decline.LACKING else Refusal.BUSY
+        return Refusal.LACKING if picked is Decline.LACKING else Refusal.RELIEVED
 
     def _refuse(self, ticket: Ticket, reason: Refusal) -> Refuse:
         self._wishes.pop(ticket, None)
