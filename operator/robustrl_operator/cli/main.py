@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from robustrl_operator.cli import incidents, run
+from robustrl_operator.cli import doctor, incidents, run
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -13,6 +13,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="robustrl", description="Reinforcement-learning jobs that survive.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_parser(commands)
+    doctor.add_parser(commands)
     incidents.add_parser(commands)
     arguments = parser.parse_args(argv)
     sys.exit(arguments.handle(arguments))
