@@ -12,17 +12,18 @@ import os
 import random
 import signal
 import socket
+import struct
 import sys
 import time
+from typing import Any
 
-from tests.weightsync.source_process import sealed
+from weightsync import ucx
+from weightsync.transport import Address, Connection, TransportError
 
-from weightsync import Address, Source, ucx
-from weightsync.session import Session
-from weightsync.transport import Connection, TransportError
-from weightsync.wire import Operation
-
-MANIFEST, DATA = sealed(1, 32 << 20, 1, 1)
+CHUNK = 512 * 1024
+DATA = random.Random(1).randbytes(64 * CHUNK)
+REQUEST = struct.Struct("<QQ")
+REQUEST_TAG = 1
 
 
 class Peers:
@@ -63,11 +64,29 @@ def fork_on_demand(asks: socket.socket) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
+class Source:
+    """Sends the chunk that was asked for, with the tag that was asked for."""
+
+    def __init__(self) -> None:
+        self._serving: list[asyncio.Task[None]] = []
+        self._listener = ucx.start().create_listener(self._accept)
+        self.port: int = self._listener.port
+
+    async def _accept(self, endpoint: Any) -> None:
+        self._serving.append(asyncio.create_task(self._serve(Connection(endpoint))))
+
+    async def _serve(self, connection: Connection) -> None:
+        request = bytearray(REQUEST.size)
+        with contextlib.suppress(TransportError):
+            while True:
+                await connection.receive(request, REQUEST_TAG, 3600)
+                chunk, tag = REQUEST.unpack(request)
+                await connection.send(memoryview(DATA)[chunk * CHUNK :][:CHUNK], tag, 5)
+
+
 async def source(writing: int) -> None:
     serving = Source()
-    port = serving.start()
-    serving.hold(MANIFEST, DATA)
-    os.write(writing, str(port).encode())
+    os.write(writing, str(serving.port).encode())
     os.close(writing)
     await asyncio.Event().wait()
 
@@ -84,13 +103,19 @@ async def client(port: int, writing: int) -> None:
 async def fetch_all(port: int, seconds: float) -> None:
     """All chunks, two at a time."""
     connection = await Connection.open(Address("127.0.0.1", port), seconds)
-    session = Session(connection, 1, 1, 0, MANIFEST.root)
-    left = iter(range(len(MANIFEST.chunks)))
+    left = iter(range(len(DATA) // CHUNK))
+    one_at_a_time = asyncio.Lock()
 
     async def lane() -> None:
-        staging = bytearray(MANIFEST.chunks[0].size_bytes)
         for chunk in left:
-            await session.ask(Operation.CHUNK, chunk, staging, seconds)
+            place = bytearray(CHUNK)
+            tag = REQUEST_TAG + 1 + chunk
+            arriving = asyncio.create_task(connection.receive(place, tag, seconds))
+            async with one_at_a_time:
+                await connection.send(REQUEST.pack(chunk, tag), REQUEST_TAG, seconds)
+            await arriving
+            if place != DATA[chunk * CHUNK :][:CHUNK]:
+                raise SystemExit("other bytes arrived than were sent")
 
     try:
         async with asyncio.TaskGroup() as lanes:
@@ -125,13 +150,11 @@ async def connects(peers: Peers, rng: random.Random, until: float) -> str:
 async def deaths(peers: Peers, rng: random.Random, until: float) -> str:
     """Sources and clients that are killed and stopped in the middle of transfers, and transfers cut off."""
     own = Source()
-    own_port = own.start()
-    own.hold(MANIFEST, DATA)
     loop = asyncio.get_running_loop()
     ends = dict.fromkeys(("whole", "failed", "cut off"), 0)
     while time.monotonic() < until:
         source_pid, port = await asyncio.to_thread(peers.start)
-        client_pid, _ = await asyncio.to_thread(peers.start, own_port)
+        client_pid, _ = await asyncio.to_thread(peers.start, own.port)
         with contextlib.suppress(TransportError):
             await (await Connection.open(Address("127.0.0.1", port))).close()  # it is well up by then
         for pid in (source_pid, client_pid):
