@@ -13,6 +13,7 @@ import signal
 import sys
 
 from weightsync import Manifest, Source
+from weightsync.swarm.uploads import Answer, Send
 
 CHUNK_BYTES = 256 * 1024
 
@@ -28,17 +29,17 @@ def sealed(seed: int, size: int, epoch: int, step: int) -> tuple[Manifest, bytea
 
 
 class FailingSource(Source):
-    """Sends itself a signal instead of its n-th answer."""
+    """Sends itself a signal instead of its n-th chunk."""
 
     def __init__(self, number: signal.Signals, after: int) -> None:
         super().__init__()
         self._signal, self._left = number, after
 
-    async def _answer(self, connection: object, frame: bytes) -> None:
-        self._left -= 1
+    def carry_out(self, answers: list[Answer]) -> None:
+        self._left -= sum(isinstance(answer, Send) for answer in answers)
         if self._left < 0:
             os.kill(os.getpid(), self._signal)
-        await super()._answer(connection, frame)  # type: ignore[arg-type]
+        super().carry_out(answers)
 
 
 async def main() -> None:

@@ -7,16 +7,21 @@ Kubernetes or of any RL framework.
 """
 
 from weightsync.manifest import BadManifest, Chunk, Manifest, Tensor
-from weightsync.puller import Incomplete, PullStats, fetch_manifest, pull
+from weightsync.peers import Peers
+from weightsync.puller import Holding, Incomplete, PullStats, fetch_manifest, pull
 from weightsync.source import Source
+from weightsync.swarm.peer import Peer
 from weightsync.transport import Address
 
 __all__ = [
     "Address",
     "BadManifest",
     "Chunk",
+    "Holding",
     "Incomplete",
     "Manifest",
+    "Peer",
+    "Peers",
     "PullStats",
     "Source",
     "Tensor",

@@ -1,33 +1,51 @@
-"""Pulling a version: chunk after chunk from any holder, each verified before it counts.
+"""Pulling a version: chunks from any holder, each verified before it counts, and served to others from then on.
 
-Every holder is asked by several lanes, so the next chunk is on its way while the last is verified. Chunks arrive in
-their place: the destination is a shadow that nobody reads before all of it is verified. A source that fails, stalls or
-sends a wrong byte is left for the next one; what has been verified stays.
+What to ask whom is decided by `swarm.pull_state`; this carries it out over UCX. Chunks arrive in their place: the
+destination is a shadow that nobody reads before all of it is verified. A source that fails, stalls or sends a wrong
+byte is left for others; what has been verified stays.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from weightsync.link import Link
 from weightsync.manifest import BadManifest, Manifest
-from weightsync.session import Session
-from weightsync.transport import Address, BufferLost, Connection, SourceRefused, TransportError
-from weightsync.wire import Operation
+from weightsync.peers import Peers
+from weightsync.source import Source
+from weightsync.swarm import chunk_set
+from weightsync.swarm.chunk_set import ChunkSet
+from weightsync.swarm.config import SwarmConfig
+from weightsync.swarm.peer import Peer
+from weightsync.swarm.pull_state import (
+    Accept,
+    Action,
+    Ask,
+    Cancel,
+    Connect,
+    Leave,
+    Outcome,
+    PullState,
+    Why,
+    carried_over,
+)
+from weightsync.swarm.strikes import Strikes
+from weightsync.swarm.view import SwarmView
+from weightsync.transport import Address, BufferLost, TransportError
+from weightsync.verify import matches
+from weightsync.wire import Flag, Kind, Message, Version
 
 log = logging.getLogger(__name__)
 
-LANES = 2
-"""Requests in flight for each source."""
+PATIENCE_SECONDS = 30.0
 MAX_MANIFEST_BYTES = 64 << 20
-MIN_CHUNK_SECONDS = 2.0
-SLOWEST_BYTES_PER_SECOND = 10e6
 
 
 class Incomplete(Exception):
@@ -39,14 +57,328 @@ class Incomplete(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """Weights that are here: a version, or part of one.
+
+    Args:
+        have: which of its chunks; None for all.
+    """
+
+    manifest: Manifest
+    data: memoryview
+    have: ChunkSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PullStats:
     """What a pull cost."""
 
     seconds: float
     bytes_pulled: int
+    """Bytes that came over the network and were right; each chunk once."""
     bytes_skipped: int
     """Bytes that were there already: their digest was that of the version held."""
+    bytes_wasted: int
+    """Bytes that were damaged, or came twice."""
     sources: int
+    """That gave at least one chunk."""
+    strikes: int
+    """Chunks that arrived damaged."""
+
+
+async def pull(
+    manifest: Manifest,
+    peers: Peers | Iterable[Address],
+    destination: memoryview,
+    *,
+    source: Source | None = None,
+    me: Peer | None = None,
+    held: Holding | None = None,
+    strikes: Strikes | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
+    config: SwarmConfig | None = None,
+) -> PullStats:
+    """Fill `destination` with the version.
+
+    Args:
+        peers: who holds it. Others that these know of are asked as well.
+        destination: writable, of the manifest's size; nobody reads it before this returns.
+        source: this replica's own, which serves what has arrived while the rest is still coming, and all of it after.
+        me: under which name `source` can be reached.
+        held: what is here already; chunks with the same digest are copied from it.
+        strikes: against sources, kept from pull to pull.
+        patience_seconds: how long to wait for anything to arrive before it is given up.
+
+    Raises:
+        Incomplete: nobody had the rest.
+        ValueError: the destination is of another size.
+    """
+    started = time.monotonic()
+    target = np.frombuffer(destination, np.uint8) if len(destination) else np.empty(0, np.uint8)
+    if len(target) != manifest.size_bytes:
+        raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the destination has {len(target)}")
+    have = await asyncio.to_thread(_copy_held, manifest, target, held)
+    known = peers if isinstance(peers, Peers) else Peers.at(peers)
+    running = _Pull(manifest, known, target, have, source, me, strikes, config, patience_seconds)
+    await running.run(destination)
+    return running.stats(time.monotonic() - started, have)
+
+
+def _copy_held(manifest: Manifest, target: np.ndarray, held: Holding | None) -> ChunkSet:
+    """Copy the chunks that have not changed; which they are."""
+    if held is None:
+        return 0
+    old = held.manifest.chunks
+    have = chunk_set.full(len(old)) if held.have is None else held.have
+    same = carried_over([chunk.digest for chunk in old], have, [chunk.digest for chunk in manifest.chunks])
+    for new, before in same.items():
+        part = held.data[old[before].offset : old[before].offset + old[before].size_bytes]
+        target[manifest.chunks[new].offset :][: len(part)] = np.frombuffer(part, np.uint8)
+    return chunk_set.of(same)
+
+
+class _Pull:
+    """One pull that is running."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        peers: Peers,
+        target: np.ndarray,
+        have: ChunkSet,
+        source: Source | None,
+        me: Peer | None,
+        strikes: Strikes | None,
+        config: SwarmConfig | None,
+        patience_seconds: float,
+    ) -> None:
+        self._manifest, self._peers, self._target, self._source = manifest, peers, target, source
+        self._version = Version(manifest.epoch, manifest.step, manifest.shard, manifest.root)
+        self._me, self._patience = me or Peer(""), patience_seconds
+        count = len(manifest.chunks)
+        self._view = SwarmView(count)
+        sizes = [chunk.size_bytes for chunk in manifest.chunks]
+        self._state = PullState(sizes, self._view, self._me, random.Random(), held=have, strikes=strikes, config=config)
+        self._links: dict[str, Link] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: dict[int, tuple[Link, asyncio.Task[None]]] = {}
+        """Chunks whose place in the destination is being written to."""
+        self._offered: dict[tuple[str, int], Message] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._progress_at = time.monotonic()
+        self._over = asyncio.Event()
+        self._lost: BufferLost | None = None
+        self._problems: dict[str, str] = {}
+        self._givers: set[str] = set()
+        self._wasted = self._damaged = 0
+
+    async def run(self, destination: memoryview) -> None:
+        """Pull until everything is here, or nothing more can be had."""
+        if self._source is not None:
+            self._source.begin(
+                self._manifest, destination, self._view, pulled_by=lambda peer: self._report("pulled_by", peer)
+            )
+            self._source.gained(self._manifest.root, self._state.have)
+        self._peers.follow(self._news)
+        try:
+            self._wake()
+            await self._over.wait()
+        finally:
+            self._peers.unfollow(self._news)
+            await self._close()
+        if self._lost is not None:
+            raise Incomplete(f"the destination is lost: {self._lost}", self._missing()) from self._lost
+        if self._state.outcome is not Outcome.DONE:
+            why = "; ".join(f"{name}: {what}" for name, what in self._problems.items()) or "there is no source"
+            missing = self._missing()
+            raise Incomplete(f"{len(missing)} of {len(self._manifest.chunks)} chunks missing: {why}", missing)
+
+    def stats(self, seconds: float, have: ChunkSet) -> PullStats:
+        skipped = sum(self._manifest.chunks[chunk].size_bytes for chunk in chunk_set.members(have))
+        pulled = self._manifest.size_bytes - skipped
+        return PullStats(seconds, pulled, skipped, self._wasted, len(self._givers), self._damaged)
+
+    def _missing(self) -> frozenset[int]:
+        return frozenset(chunk_set.members(self._state.missing))
+
+    async def _close(self) -> None:
+        """Leave everybody. Nothing writes to the destination after this."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._state.drop()
+        for link in list(self._links.values()):
+            link.leave()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # Events.
+
+    def _news(self, peers: Mapping[Peer, ChunkSet]) -> None:
+        self._report("heard_of", peers)
+
+    def _report(self, event: str, *arguments: object) -> None:
+        """Tell the rules what happened, and do what they say."""
+        if self._over.is_set():
+            return
+        now = time.monotonic()
+        actions: list[Action] = getattr(self._state, event)(now, *arguments)
+        for action in actions:
+            self._act(action)
+        self._plan(now)
+
+    def _wake(self) -> None:
+        self._report("tick")
+
+    def _plan(self, now: float) -> None:
+        """See whether this is the end, and when to look again."""
+        patient = now < self._progress_at + self._patience
+        if self._state.outcome is not Outcome.RUNNING or not patient:
+            self._over.set()
+            return
+        if self._peers.final and self._state.hopeless(now):
+            self._over.set()
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        wake = min(self._state.next_wake(now) or float("inf"), self._progress_at + self._patience)
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, wake - now) + 0.001, self._wake)
+
+    # Actions.
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Connect(peer):
+                self._connect(peer)
+            case Leave(name, why):
+                self._leave(name, why)
+            case Ask(name, attempt, candidates, last_resort, ready):
+                flags = (Flag.LAST_RESORT if last_resort else Flag.NONE) | (Flag.READY if ready else Flag.NONE)
+                self._say(name, Kind.ASK, attempt, flags=flags, candidates=candidates, have=self._bitmap())
+            case Accept(name, attempt, accepted):
+                offer = self._offered.pop((name, attempt))
+                if accepted:
+                    self._receive(name, offer)
+                self._say(name, Kind.ACCEPT if accepted else Kind.DECLINE, attempt)
+            case Cancel(name, attempt):
+                self._say(name, Kind.CANCEL, attempt)
+
+    def _connect(self, peer: Peer) -> None:
+        try:
+            address = Address.parse(peer.name)
+        except ValueError:
+            log.warning("%r is no address to pull from", peer.name)
+            asyncio.get_running_loop().call_soon(self._report, "connect_failed", peer.name)
+            return
+        me = (self._me,) if self._me.name else ()
+        hello = Message(Kind.HELLO, self._version, have=self._bitmap(), peers=me)
+        link = Link(address, hello, lambda message: self._hear(peer.name, message), lambda why: ended(why))
+
+        def ended(why: Exception | None) -> None:
+            if self._links.get(peer.name) is link:
+                del self._links[peer.name]
+                self._problem(peer.name, why)
+                self._report("lost", peer.name)
+
+        self._links[peer.name] = link
+        self._tasks.add(link.task)
+        link.task.add_done_callback(self._tasks.discard)
+
+    def _problem(self, name: str, why: object) -> None:
+        log.info("left %s: %s", name, why)
+        self._problems[name] = str(why)
+
+    def _leave(self, name: str, why: Why) -> None:
+        link = self._links.pop(name, None)
+        if link is None:
+            return
+        if why is not Why.USELESS:
+            self._problem(name, why.value)
+        if why is Why.STALLED:
+            link.abort()
+        link.leave()
+
+    def _say(self, name: str, kind: Kind, attempt: int, **fields: object) -> None:
+        link = self._links.get(name)
+        if link is not None:
+            link.say(Message(kind, self._version, attempt, **fields))  # type: ignore[arg-type]
+
+    def _bitmap(self) -> bytes:
+        return chunk_set.to_bytes(self._state.have, len(self._manifest.chunks))
+
+    # What sources say.
+
+    def _hear(self, name: str, message: Message) -> None:
+        have = chunk_set.from_bytes(message.have, len(self._manifest.chunks))
+        match message.kind:
+            case Kind.HAVE:
+                self._report("told", name, have)
+                self._report("heard_of", message.peers)
+            case Kind.CHUNK:
+                self._offered[name, message.attempt] = message
+                if Flag.READY in message.flags:
+                    self._receive(name, self._offered.pop((name, message.attempt)))
+                self._report("answered", name, message.attempt, message.chunk)
+            case Kind.LACKING:
+                self._report("lacking", name, message.attempt, have)
+            case Kind.BUSY | Kind.RELIEVED | Kind.CANCELLED:
+                self._report("refused", name, message.attempt)
+            case Kind.GONE:
+                self._report("gone", name)
+            case Kind.FREE:
+                self._report("slot_free", name)
+            case _:
+                log.warning("%s says %s", name, message.kind.name)
+
+    def _receive(self, name: str, offer: Message) -> None:
+        """Have a chunk arrive in its place, unless that is taken: then beside it."""
+        link, chunk = self._links[name], self._manifest.chunks[offer.chunk]
+        free = offer.chunk not in self._writers and self._state.missing >> offer.chunk & 1
+        part = self._target[chunk.offset : chunk.offset + chunk.size_bytes]
+        place = part if free else np.empty(chunk.size_bytes, np.uint8)
+        task = link.receive(place, offer.data_tag, lambda: self._verify(name, offer, place, in_place=bool(free)))
+        self._tasks.add(task)
+        if free:
+            self._writers[offer.chunk] = (link, task)
+        task.add_done_callback(lambda done: self._received(done, offer.chunk))
+
+    def _received(self, task: asyncio.Task[None], chunk: int) -> None:
+        self._tasks.discard(task)
+        if self._writers.get(chunk, (None, None))[1] is task:
+            del self._writers[chunk]
+        if not task.cancelled() and isinstance(error := task.exception(), BufferLost):
+            self._lost = error
+            self._over.set()
+
+    async def _verify(self, name: str, offer: Message, place: np.ndarray, *, in_place: bool) -> None:
+        chunk = self._manifest.chunks[offer.chunk]
+        if not await matches(place, chunk.digest):
+            place[:] = 0
+            self._wasted += chunk.size_bytes
+            self._damaged += 1
+            log.warning("chunk %d from %s arrived damaged", offer.chunk, name)
+            self._problems[name] = f"chunk {offer.chunk} arrived damaged"
+            self._report("damaged", name, offer.attempt)
+            return
+        if not in_place:
+            await self._put(offer.chunk, place)
+        if self._state.missing >> offer.chunk & 1:
+            self._progress_at = time.monotonic()
+            self._givers.add(name)
+        else:
+            self._wasted += chunk.size_bytes
+        self._report("verified", name, offer.attempt, offer.chunk)
+        if self._source is not None:
+            self._source.gained(self._manifest.root, 1 << offer.chunk)
+
+    async def _put(self, index: int, data: np.ndarray) -> None:
+        """Copy a verified chunk to its place. Whoever is still writing there is cut off first."""
+        if index in self._writers:
+            link, writer = self._writers[index]
+            link.abort()
+            await asyncio.wait({writer})
+        if self._state.missing >> index & 1:
+            chunk = self._manifest.chunks[index]
+            self._target[chunk.offset : chunk.offset + chunk.size_bytes] = data
 
 
 async def fetch_manifest(
@@ -58,98 +390,36 @@ async def fetch_manifest(
         TransportError: the source does not give it.
         BadManifest: it gives something else.
     """
-    connection = await Connection.open(source)
-    try:
-        session = Session(connection, epoch, step, shard, root)
-        staging = np.empty(MAX_MANIFEST_BYTES, np.uint8)
-        size = await session.ask(Operation.MANIFEST, 0, staging, seconds)
-        return Manifest.from_json(staging[:size].tobytes(), root)
-    finally:
-        await connection.close()
+    version = Version(epoch, step, shard, root)
+    found: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
+    ask = Message(Kind.MANIFEST, version, attempt=1)
+    link = Link(source, ask, lambda message: hear(message), lambda why: _fail(found, why))
 
+    def hear(message: Message) -> None:
+        if message.kind is not Kind.MANIFEST or message.size_bytes > MAX_MANIFEST_BYTES:
+            _fail(found, TransportError(f"the source says {message.kind.name}"))
+            return
+        text = np.empty(message.size_bytes, np.uint8)
+        link.receive(text, ask.data_tag, lambda: read(text))
 
-async def pull(
-    manifest: Manifest,
-    sources: Sequence[Address],
-    destination: memoryview,
-    *,
-    held: tuple[Manifest, memoryview] | None = None,
-) -> PullStats:
-    """Fill `destination` with the version, from the sources in their order of preference.
-
-    Args:
-        destination: writable, of the manifest's size; nobody reads it before this returns.
-        held: a version that is here already; chunks with the same digest are copied from it.
-
-    Raises:
-        Incomplete: no source had the rest.
-        ValueError: the destination is of another size.
-    """
-    started = time.monotonic()
-    target = np.frombuffer(destination, np.uint8) if len(destination) else np.empty(0, np.uint8)
-    if len(target) != manifest.size_bytes:
-        raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the destination has {len(target)}")
-    missing = deque(_copy_held(manifest, target, held))
-    skipped = manifest.size_bytes - sum(manifest.chunks[index].size_bytes for index in missing)
-    used = 0
-    problems = []
-    for source in sources:
-        if not missing:
-            break
-        used += 1
+    async def read(text: np.ndarray) -> None:
         try:
-            await _pull_from(source, manifest, missing, target)
-        except BufferLost as error:
-            raise Incomplete(f"the destination is lost: {error}", frozenset(missing)) from error
-        except (TransportError, BadManifest) as error:
-            level = logging.DEBUG if isinstance(error, SourceRefused) else logging.WARNING
-            log.log(level, "leaving source %s: %s", source, error)
-            problems.append(f"{source}: {error}")
-    if missing:
-        why = "; ".join(problems) or "there is no source"
-        raise Incomplete(f"{len(missing)} of {len(manifest.chunks)} chunks missing: {why}", frozenset(missing))
-    return PullStats(time.monotonic() - started, manifest.size_bytes - skipped, skipped, used)
+            manifest = Manifest.from_json(text.tobytes(), root)
+        except BadManifest as error:
+            _fail(found, error)
+        else:
+            if not found.done():
+                found.set_result(manifest)
 
-
-def _copy_held(manifest: Manifest, target: np.ndarray, held: tuple[Manifest, memoryview] | None) -> list[int]:
-    """Copy the chunks that have not changed; the indices of the others."""
-    if held is None:
-        return list(range(len(manifest.chunks)))
-    here = {chunk.digest: chunk for chunk in held[0].chunks}
-    missing = []
-    for index, chunk in enumerate(manifest.chunks):
-        same = here.get(chunk.digest)
-        if same is None or same.size_bytes != chunk.size_bytes:
-            missing.append(index)
-            continue
-        part = held[1][same.offset : same.offset + same.size_bytes]
-        target[chunk.offset : chunk.offset + chunk.size_bytes] = np.frombuffer(part, np.uint8)
-    return missing
-
-
-async def _pull_from(source: Address, manifest: Manifest, missing: deque[int], target: np.ndarray) -> None:
-    connection = await Connection.open(source)
-    session = Session(connection, manifest.epoch, manifest.step, manifest.shard, manifest.root)
-    lanes = [asyncio.create_task(_lane(session, manifest, missing, target)) for _ in range(min(LANES, len(missing)))]
     try:
-        await asyncio.gather(*lanes)
+        return await asyncio.wait_for(found, seconds)
+    except TimeoutError as error:
+        raise TransportError(f"{source}: no manifest within {seconds:g} s") from error
     finally:
-        for lane in lanes:
-            lane.cancel()
-        await asyncio.gather(*lanes, return_exceptions=True)
-        await connection.close()
+        link.leave()
+        await asyncio.wait({link.task})
 
 
-async def _lane(session: Session, manifest: Manifest, missing: deque[int], target: np.ndarray) -> None:
-    """Take missing chunks one after the other. A chunk is put back unless it was verified."""
-    while missing:
-        index = missing.popleft()
-        chunk = manifest.chunks[index]
-        done = False
-        try:
-            seconds = MIN_CHUNK_SECONDS + chunk.size_bytes / SLOWEST_BYTES_PER_SECOND
-            await session.fetch(index, chunk, target[chunk.offset : chunk.offset + chunk.size_bytes], seconds)
-            done = True
-        finally:
-            if not done:
-                missing.append(index)
+def _fail(future: asyncio.Future[Manifest], why: Exception | None) -> None:
+    if not future.done():
+        future.set_exception(why or TransportError("the source closed the connection"))

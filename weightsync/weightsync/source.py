@@ -1,49 +1,71 @@
-"""A holder of weights serves them: verified versions, chunk by chunk, to whoever asks for exactly that version.
+"""A holder of weights serves them: verified chunks, also of versions that it is still pulling itself.
 
-A request names epoch, step, shard and root; anything else than what is held is answered GONE. So a puller can never
+Every request names epoch, step, shard and root; anything else than what is held is answered GONE. So a puller can never
 mix versions, and a source never hands out bytes that it is about to replace: a version is served until it is dropped,
-and a chunk on its way keeps its buffer alive.
+and a chunk on its way keeps its buffer alive. Whom to serve, when and with which chunk is decided by `swarm.uploads`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from weightsync import transport
 from weightsync.manifest import Buffer, Manifest
-from weightsync.transport import Connection, TransportError
-from weightsync.wire import REQUEST_BYTES, REQUEST_TAG, Operation, Reply, Request, Status
+from weightsync.serving import Serving
+from weightsync.swarm import chunk_set
+from weightsync.swarm.config import SwarmConfig
+from weightsync.swarm.offering import Offering
+from weightsync.swarm.peer import Peer
+from weightsync.swarm.uploads import Answer, Uploads
+from weightsync.swarm.view import SwarmView
+from weightsync.transport import Connection
+from weightsync.wire import Version
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS = 3600.0
-SEND_SECONDS = 30.0
-REFUSAL = memoryview(bytes(1))
 KEPT_VERSIONS = 2
 """The newest version and the one before it, for pullers that are half-way through."""
+NEWS_SECONDS = (0.005, 0.25)
+"""Least and longest time between two messages about new chunks to one puller; between them half a transfer's time."""
 
 
-@dataclass(frozen=True)
-class _Held:
+@dataclass
+class Held:
+    """A version that is served, in full or in part."""
+
     manifest: Manifest
-    root: bytes
+    text: bytes
     data: memoryview
+    offer: Offering
+    pulled_by: Callable[[Peer], None] | None = None
+    """Told of everybody who begins to pull it from here."""
 
 
 class Source:
-    """Serves the versions it is given, from one listening port."""
+    """Serves the versions it is given, from one listening port.
 
-    def __init__(self) -> None:
-        self._held: dict[str, _Held] = {}
-        self._listener: Any = None
-        self._serving: set[asyncio.Task[None]] = set()
+    Args:
+        config: its upload slots, above all.
+    """
+
+    def __init__(self, config: SwarmConfig | None = None) -> None:
+        self.config = config or SwarmConfig()
+        self.uploads = Uploads(self.config)
+        self.held: dict[str, Held] = {}
         self.bytes_sent = 0
+        self._rng = random.Random()
+        self._listener: Any = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pullers: dict[int, Serving] = {}
+        self._connections = 0
+        self._turned_away: dict[int, Serving] = {}
+        self._expiry: asyncio.TimerHandle | None = None
 
     def start(self, port: int = 0) -> int:
         """Listen on all interfaces; the port, which UCX chooses when `port` is 0."""
@@ -57,65 +79,125 @@ class Source:
         self._listener = ucxx.create_listener(accept, port=port or None)
         return int(self._listener.port)
 
-    def hold(self, manifest: Manifest, data: Buffer) -> None:
-        """Serve a version. The bytes must be verified, and must not change until the version is dropped."""
-        view = memoryview(data).cast("B")
-        if len(view) != manifest.size_bytes:
-            raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the buffer has {len(view)}")
-        self._held[manifest.root] = _Held(manifest, manifest.to_json(), view)
-        while len(self._held) > KEPT_VERSIONS:
-            del self._held[next(iter(self._held))]
+    # What there is to serve.
+
+    def hold(self, manifest: Manifest, data: Buffer, *, publisher: bool = False) -> None:
+        """Serve a version. The bytes must be verified, and must not change until the version is dropped.
+
+        Args:
+            publisher: whether it comes from here. Then relays are to do the most of the work.
+        """
+        offer = self.begin(manifest, data, SwarmView(len(manifest.chunks)), publisher=publisher)
+        self.gained(manifest.root, chunk_set.full(len(manifest.chunks)) & ~offer.have)
+
+    def begin(
+        self,
+        manifest: Manifest,
+        data: Buffer,
+        view: SwarmView,
+        *,
+        publisher: bool = False,
+        pulled_by: Callable[[Peer], None] | None = None,
+    ) -> Offering:
+        """Serve the chunks of a version that `gained` names, from now on."""
+        view_of_data = memoryview(data).cast("B")
+        if len(view_of_data) != manifest.size_bytes:
+            raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the buffer has {len(view_of_data)}")
+        offer = Offering(view, self._rng, publisher=publisher, config=self.config)
+        root = manifest.root
+        self.held.pop(root, None)
+        self.held[root] = Held(manifest, manifest.to_json(), view_of_data, offer, pulled_by)
+        self.uploads.offers[root] = offer
+        while len(self.held) > KEPT_VERSIONS:
+            self.drop(next(iter(self.held)))
+        return offer
+
+    def gained(self, root: str, chunks: chunk_set.ChunkSet) -> None:
+        """These chunks of a version are here now, and verified."""
+        held = self.held.get(root)
+        if held is None:
+            return
+        held.offer.have |= chunks
+        for puller in self._pullers.values():
+            puller.news(root)
+
+    def verified(self, root: str) -> chunk_set.ChunkSet:
+        """The chunks of a version that are here."""
+        held = self.held.get(root)
+        return held.offer.have if held is not None else 0
 
     def drop(self, root: str) -> None:
-        """Serve this version no longer."""
-        self._held.pop(root, None)
+        """Serve this version no longer; whoever pulls it is told."""
+        self.uploads.offers.pop(root, None)
+        if self.held.pop(root, None) is not None:
+            for puller in self._pullers.values():
+                puller.news(root)
+
+    def find(self, version: Version) -> Held | None:
+        """What is held of exactly this version."""
+        held = self.held.get(version.root)
+        if held is None:
+            return None
+        manifest = held.manifest
+        same = (manifest.epoch, manifest.step, manifest.shard) == (version.epoch, version.step, version.shard)
+        return held if same else None
+
+    def news_seconds(self) -> float:
+        """Least time between two messages about new chunks to one puller."""
+        least, longest = NEWS_SECONDS
+        return min(longest, max(least, (self.uploads.leases.usual_seconds or 0.0) / 2))
+
+    # Pullers.
 
     def _accept(self, endpoint: Any) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(Connection(endpoint)), name="weight-source")
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        self._connections += 1
+        puller = self._pullers[self._connections] = Serving(self, Connection(endpoint), self._connections)
+        task = asyncio.get_running_loop().create_task(self._serve(puller), name="weight-source")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, connection: Connection) -> None:
-        frame = np.empty(REQUEST_BYTES, np.uint8)
-        with contextlib.suppress(TransportError):
-            while True:
-                await connection.receive(frame, REQUEST_TAG, IDLE_SECONDS)
-                await self._answer(connection, frame.tobytes())
-        await connection.close()
-
-    async def _answer(self, connection: Connection, frame: bytes) -> None:
+    async def _serve(self, puller: Serving) -> None:
         try:
-            request = Request.unpack(frame)
-        except ValueError as error:
-            raise TransportError(str(error)) from error
-        status, data = self._find(request)
-        reply = np.frombuffer(Reply(status, len(data)).pack(), np.uint8)
-        await connection.send(reply, request.reply_tag, SEND_SECONDS)
-        # A refusal sends a byte too: the puller has posted a receive, and to cancel it would cost the connection.
-        payload = data if status is Status.OK else REFUSAL
-        await connection.send(np.frombuffer(payload, np.uint8), request.data_tag, SEND_SECONDS)
-        self.bytes_sent += len(data)
+            await puller.run()
+        finally:
+            self._pullers.pop(puller.number, None)
+            self._turned_away.pop(puller.number, None)
+            self.carry_out(self.uploads.gone(time.monotonic(), puller.number))
 
-    def _find(self, request: Request) -> tuple[Status, memoryview]:
-        held = self._held.get(request.root)
-        if held is None or not _same_version(held.manifest, request):
-            return Status.GONE, memoryview(b"")
-        if request.operation is Operation.MANIFEST:
-            return Status.OK, memoryview(held.root)
-        if request.chunk >= len(held.manifest.chunks):
-            return Status.UNKNOWN, memoryview(b"")
-        chunk = held.manifest.chunks[request.chunk]
-        return Status.OK, held.data[chunk.offset : chunk.offset + chunk.size_bytes]
+    def carry_out(self, answers: list[Answer]) -> None:
+        """Give pullers their answers, and free slots to those who asked in vain."""
+        for answer in answers:
+            puller = self._pullers.get(answer.ticket.connection)
+            if puller is not None:
+                puller.answer(answer)
+        if self.uploads.leases.free:
+            for number in list(self._turned_away)[: self.config.called_back]:
+                self._turned_away.pop(number).slot_free()
+        self._plan_expiry()
+
+    def turned_away(self, puller: Serving) -> None:
+        """This one was told BUSY, and wants to know when a slot is free."""
+        self._turned_away[puller.number] = puller
+
+    def _plan_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        due = self.uploads.leases.next_expiry()
+        if due is not None:
+            delay = max(0.0, due - time.monotonic())
+            self._expiry = asyncio.get_running_loop().call_later(delay, self._expire)
+
+    def _expire(self) -> None:
+        self.carry_out(self.uploads.expire(time.monotonic()))
 
     async def close(self) -> None:
         """Stop listening and drop every connection."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        for task in self._serving:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-
-
-def _same_version(manifest: Manifest, request: Request) -> bool:
-    return (manifest.epoch, manifest.step, manifest.shard) == (request.epoch, request.step, request.shard)
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,81 +1,129 @@
-"""Frames on the wire: fixed size, little endian. The version is in every request, so every request is fenced."""
+"""Messages on the wire: little endian, a fixed head and what belongs to the kind. Every one names its version, so every
+request is fenced, and a late word about another version is known for what it is.
+
+A puller sends requests with one tag, its source sends replies with another; the bytes of manifests and chunks have a
+tag of their own for each attempt, so that a late answer meets no other request.
+
+    puller                      source
+    HELLO (who, have)      ->
+                           <-   HAVE (have, peers), again whenever there is more; or GONE
+    ASK (candidates, have) ->
+                           <-   CHUNK (chunk); or BUSY, RELIEVED, LACKING (have), GONE
+    ACCEPT or DECLINE      ->                  not needed if the request was READY
+                           <-   the bytes
+    CANCEL                 ->                  answered by CANCELLED, or by the CHUNK that was on its way
+    BYE                    ->
+                           <-   BYE
+"""
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
-_REQUEST = struct.Struct("<IIQQIIQ16s")
-_REPLY = struct.Struct("<IIQ")
-REQUEST_BYTES = _REQUEST.size
-REPLY_BYTES = _REPLY.size
-_MAGIC = 0x31535752
+from weightsync.swarm.peer import Peer
+
+_HEAD = struct.Struct("<IHHIQQIIQ16sII")
+_MAGIC = 0x32535752
+MESSAGE_BYTES = 64 * 1024
+"""Longest message. Bitmaps of 128,000 chunks fit, twice over."""
 REQUEST_TAG = 1
+REPLY_TAG = 2
 
 
-class Operation(IntEnum):
-    MANIFEST = 1
-    CHUNK = 2
+class Kind(IntEnum):
+    HELLO = 1
+    MANIFEST = 2
+    ASK = 3
+    ACCEPT = 4
+    DECLINE = 5
+    CANCEL = 6
+    BYE = 7
+
+    HAVE = 16
+    CHUNK = 17
+    BUSY = 18
+    RELIEVED = 19
+    LACKING = 20
+    CANCELLED = 21
+    GONE = 22
+    FREE = 23
+    """A slot is free, for those who were told BUSY."""
 
 
-class Status(IntEnum):
-    OK = 0
-    GONE = 1
-    """The source holds another version now."""
-    UNKNOWN = 2
-    """No such chunk, or a request that cannot be read."""
+class Flag(IntFlag):
+    NONE = 0
+    READY = 1
+    """The chunk may be sent as soon as there is a slot."""
+    LAST_RESORT = 2
+    """The puller knows of no relay that has this."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    operation: Operation
+class Version:
+    """What a message is about."""
+
     epoch: int
     step: int
     shard: int
     root: str
-    chunk: int
-    attempt: int
-    """Unique on the connection; the answer's tags are made from it, so a late answer meets no other request."""
-
-    def pack(self) -> bytes:
-        return _REQUEST.pack(
-            _MAGIC,
-            self.operation,
-            self.epoch,
-            self.step,
-            self.shard,
-            self.chunk,
-            self.attempt,
-            bytes.fromhex(self.root),
-        )
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Request:
-        """Raises ValueError for bytes that are no request."""
-        magic, operation, epoch, step, shard, chunk, attempt, root = _REQUEST.unpack(data)
-        if magic != _MAGIC:
-            raise ValueError("not a weightsync request")
-        return cls(Operation(operation), epoch, step, shard, root.hex(), chunk, attempt)
-
-    @property
-    def reply_tag(self) -> int:
-        return 2 * self.attempt
-
-    @property
-    def data_tag(self) -> int:
-        return 2 * self.attempt + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    status: Status
-    size_bytes: int
+class Message:
+    """One message. Fields that a kind has no use for are empty."""
+
+    kind: Kind
+    version: Version
+    attempt: int = 0
+    """Unique on the connection."""
+    chunk: int = 0
+    size_bytes: int = 0
+    flags: Flag = Flag.NONE
+    have: bytes = b""
+    """Bitmap of the chunks that the sender holds."""
+    candidates: tuple[int, ...] = ()
+    peers: tuple[Peer, ...] = ()
+    """In HELLO the sender itself, in HAVE others that hold the version."""
+
+    @property
+    def data_tag(self) -> int:
+        """Tag of the bytes that belong to this request."""
+        return REPLY_TAG + self.attempt
 
     def pack(self) -> bytes:
-        return _REPLY.pack(self.status, 0, self.size_bytes)
+        version = self.version
+        tail = struct.pack(f"<{len(self.candidates)}I", *self.candidates) + self.have
+        if self.peers:
+            tail += json.dumps([[peer.name, peer.host, peer.publisher] for peer in self.peers]).encode()
+        head = _HEAD.pack(
+            _MAGIC, self.kind, self.flags, version.shard, version.epoch, version.step, self.chunk, self.attempt,
+            self.size_bytes, bytes.fromhex(version.root), len(self.candidates) << 20 | len(self.have), len(tail),
+        )  # fmt: skip
+        if len(head) + len(tail) > MESSAGE_BYTES:
+            raise ValueError(f"a message of {len(head) + len(tail)} bytes is too long")
+        return head + tail
 
     @classmethod
-    def unpack(cls, data: bytes) -> Reply:
-        status, _, size_bytes = _REPLY.unpack(data)
-        return cls(Status(status), size_bytes)
+    def unpack(cls, data: bytes) -> Message:
+        """Read a message from the beginning of `data`.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            magic, kind, flags, shard, epoch, step, chunk, attempt, size, root, lengths, tail = _HEAD.unpack_from(data)
+            if magic != _MAGIC:
+                raise ValueError("not a weightsync message")
+            rest = data[_HEAD.size : _HEAD.size + tail]
+            count, have_bytes = lengths >> 20, lengths & 0xFFFFF
+            candidates = struct.unpack_from(f"<{count}I", rest)
+            have = rest[4 * count : 4 * count + have_bytes]
+            named = rest[4 * count + have_bytes :]
+            peers = tuple(Peer(str(n), str(h), bool(p)) for n, h, p in json.loads(named)) if named else ()
+            version = Version(epoch, step, shard, root.hex())
+            return cls(Kind(kind), version, attempt, chunk, size, Flag(flags), have, candidates, peers)
+        except (struct.error, TypeError, RecursionError) as error:
+            raise ValueError(f"not a weightsync message: {error}") from error

@@ -20,7 +20,7 @@ from robustrl.engines.adapter import EngineAdapter, EngineError
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
 from robustrl.supervisor.publisher import Publisher
 from robustrl_api.version import Version
-from weightsync import Address, BadManifest, Incomplete, Manifest, fetch_manifest, pull
+from weightsync import Address, BadManifest, Holding, Incomplete, Manifest, fetch_manifest, pull
 from weightsync.transport import TransportError
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class WeightFollower:
         folder = self._folder / str(version)
         folder.mkdir(parents=True, exist_ok=True)
         data = _shadow(folder / "model.safetensors", manifest.size_bytes)
-        held = (self._held.manifest, self._held.data) if self._held else None
+        held = Holding(self._held.manifest, self._held.data) if self._held else None
         stats = await pull(manifest, sources, data, held=held)
         log.info(
             "pulled %s: %d bytes in %.3f s from %d sources, %d bytes were here already",

@@ -161,6 +161,13 @@ class PullState:
             offered |= source.have
         return self.missing & ~offered
 
+    def hopeless(self, now: float) -> bool:
+        """Whether every source known of has failed, is quarantined, or does not hold this version."""
+        return all(
+            not source.active and (source.spent or source.gone or self._quarantined(now, source))
+            for source in self._sources.values()
+        )
+
     def open_sources(self) -> list[str]:
         return list(self._open)
 
@@ -232,6 +239,12 @@ class PullState:
         source.have = have
         self._view.heard(now, source.peer, have)
         return self._decide(now)
+
+    def told(self, now: float, name: str, have: ChunkSet) -> list[Action]:
+        """`connected` where it is the source's first word, else `have_heard`."""
+        source = self._sources.get(name)
+        first = source is not None and source.phase is Phase.CONNECTING
+        return self.connected(now, name, have) if first else self.have_heard(now, name, have)
 
     def slot_free(self, now: float, name: str) -> list[Action]:
         """A source that was busy says that it is not any more."""

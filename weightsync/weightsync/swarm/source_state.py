@@ -22,18 +22,9 @@ class SourceState:
     """One source of one pull."""
 
     __slots__ = (
-        "_config",
-        "busy",
-        "gone",
-        "have",
-        "mutual",
-        "not_before",
-        "peer",
-        "phase",
-        "requests",
-        "same_host",
-        "tries",
-    )
+        "_config", "busy", "gone", "have", "mutual", "not_before", "peer", "phase", "requests", "same_host",
+        "spent", "tries",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer, *, same_host: bool, config: SwarmConfig) -> None:
         self.peer, self.same_host, self._config = peer, same_host, config
@@ -41,6 +32,8 @@ class SourceState:
         self.have: ChunkSet = 0
         self.tries = 0
         """Failures in a row."""
+        self.spent = False
+        """Whether the last try failed as well."""
         self.busy = 0
         """Refusals in a row for want of a slot."""
         self.gone = False
@@ -73,13 +66,13 @@ class SourceState:
         self.phase, self.not_before = Phase.CONNECTING, now + self._config.connect_seconds
 
     def opened(self, now: float) -> None:
-        self.phase, self.not_before, self.busy, self.gone = Phase.OPEN, now, 0, False
+        self.phase, self.not_before, self.busy, self.gone, self.spent = Phase.OPEN, now, 0, False, False
 
     def failed(self, now: float, rng: random.Random) -> None:
         """Back off: twice as long after every failure, and for good while after the last try."""
         self.tries += 1
         if self.tries >= self._config.tries:
-            self.tries = 0
+            self.tries, self.spent = 0, True
             self.rest(now, self._config.rest_seconds * rng.uniform(0.8, 1.2))
         else:
             self.rest(now, self._config.retry_seconds * 2 ** (self.tries - 1) * rng.uniform(0.5, 1.5))

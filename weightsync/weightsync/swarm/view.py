@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weightsync.swarm.chunk_set import ChunkSet, full, members
+from weightsync.swarm.chunk_set import ChunkSet, members
 from weightsync.swarm.peer import Peer
 
 
@@ -14,6 +14,7 @@ class SwarmView:
         self.copies = [0] * chunk_count
         """Copies of each chunk among the relays heard of."""
         self._have: dict[str, ChunkSet] = {}
+        self._peers: dict[str, Peer] = {}
         self._heard_at: dict[str, float] = {}
         self._publishers: set[str] = set()
 
@@ -24,7 +25,7 @@ class SwarmView:
     def heard(self, now: float, peer: Peer, have: ChunkSet) -> None:
         """A peer says what it holds. It may be less than before: the process is another one."""
         before = self._have.get(peer.name, 0)
-        self._have[peer.name] = have
+        self._have[peer.name], self._peers[peer.name] = have, peer
         self._heard_at[peer.name] = now
         if peer.publisher:
             self._publishers.add(peer.name)
@@ -36,6 +37,7 @@ class SwarmView:
         """A peer is not there any more, or is not to be counted on."""
         have = self._have.pop(name, 0)
         self._heard_at.pop(name, None)
+        self._peers.pop(name, None)
         if name in self._publishers:
             self._publishers.discard(name)
         else:
@@ -46,20 +48,9 @@ class SwarmView:
         for name in [name for name, at in self._heard_at.items() if at < since]:
             self.forget(name)
 
-    def union(self) -> ChunkSet:
-        """All chunks that somebody heard of holds."""
-        found = 0
-        for have in self._have.values():
-            found |= have
-        return found
-
-    def complete_relays(self) -> int:
-        """Relays known to hold everything."""
-        everything = full(self.chunk_count)
-        return sum(1 for name, have in self._have.items() if have == everything and name not in self._publishers)
-
-    def names(self) -> list[str]:
-        return list(self._have)
+    def peers(self) -> list[Peer]:
+        """Everybody heard of."""
+        return list(self._peers.values())
 
     def _count(self, chunks: ChunkSet, by: int) -> None:
         for chunk in members(chunks):
