@@ -34,6 +34,8 @@ class Exit(ApiModel):
     """The exception, or the last lines the process printed."""
     life: str = Field(default="", max_length=64)
     """Which process it was (engines and managers)."""
+    handed_over: bool = False
+    """The workers ended after a commit because others shall go on from it."""
     requested: bool = False
     """The agent ended it because its assignment said so: what was wrong with it is on record already."""
 
@@ -92,6 +94,8 @@ class AgentReport(ApiModel):
     """Whether the managers send this pod's engine requests."""
     child: Child = Child()
     activity: Activity = Activity()
+    leaving: bool = False
+    """The pod was told to end and uses what is left of its grace period to hand over."""
     complaint: Complaint | None = None
     metrics: dict[str, float] = Field(default_factory=dict, max_length=64)
     """Counters and gauges of the pod, for people and dashboards; no rule reads them."""
@@ -129,6 +133,8 @@ class Assignment(ApiModel):
     """Every other live pod of the job that has an address."""
     heartbeat_seconds: float = 1.0
     """Longest time until the next report."""
+    hand_over: bool = False
+    """Trainers: commit the step under way and end, so that others go on from it and nothing is done twice."""
     standby: bool = False
     """A rollout that shall keep a warm worker loaded, to become a trainer in the shortest time."""
     end_life: str = ""

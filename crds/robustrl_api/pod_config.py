@@ -52,6 +52,8 @@ class PodConfig(ApiModel):
     engine_command: tuple[str, ...] = ()
     trainer_command: tuple[str, ...] = ()
     processes_per_pod: int = 1
+    grace_seconds: int = 30
+    """How long the pod may go on after it was told to end."""
     active_permille: int = 20
     """Below this share of a core a training process counts as idle."""
     warm_worker: bool = True

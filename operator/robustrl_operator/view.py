@@ -34,6 +34,8 @@ class PodView:
     """Why a container of it does not start, such as ErrImagePull."""
     message: str = ""
     deleting: bool = False
+    ends_at: datetime | None = None
+    """When a pod that is being deleted is ended by its node, ready or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class NodeView:
     name: str
     ready: bool = True
     exists: bool = True
+    leaving: bool = False
+    """It is about to be taken away: drained with a taint, or a spot machine called back."""
 
 
 @dataclass(frozen=True, slots=True)

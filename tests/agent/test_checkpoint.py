@@ -243,3 +243,13 @@ async def test_unwritable_storage_is_said_and_survived(memory: Shelf, tmp_path: 
     assert "checkpoint 2.7 could not be written" in archive.last_error
     assert not task.done()
     task.cancel()
+
+
+async def test_a_leaving_pod_hands_over_what_its_workers_could_not_announce(memory: Shelf, storage: Shelf) -> None:
+    """They died between the ledger's answer and their telling the agent."""
+    archive = Archive(memory, storage)
+    for step in (7, 8):
+        made(memory, Version(2, step))
+    archive.committed(Version(2, 7))
+    await archive.flush()
+    assert storage.versions() == [Version(2, 7), Version(2, 8)]

@@ -27,6 +27,7 @@ from robustrl_operator.view import Heard, JobView, NodeView, PodView, Probe
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+GRACE = timedelta(seconds=15)
 TICK = timedelta(seconds=0.5)
 """A job is looked at twice a heartbeat."""
 
@@ -136,6 +137,9 @@ def names(found: Iterable[Any]) -> list[str]:
 
 
 # The world.
+
+
+ENDS_WELL = (Exit(code=0), Exit(code=76, handed_over=True))
 
 
 @dataclass
@@ -387,11 +391,22 @@ class World:
         for p in list(self.pods.values()):
             if p.deleted_at is not None:
                 if self._node_of(p) is None or self._reachable(p):
+                    if self._hands_over(p):
+                        continue
                     p.agent = None
                     if self.now >= p.deleted_at:
                         del self.pods[p.view.uid]
             elif p.view.phase == "Pending":
                 self._start(p)
+
+    def _hands_over(self, p: SimPod) -> bool:
+        """A trainer goes on until it has handed over, is told to stop, or its grace period ends."""
+        agent = p.agent
+        if agent is None or agent.role is not Role.TRAINER or self.now >= (p.view.ends_at or self.now):
+            return False
+        wanted = agent.assignment is not None and agent.assignment.role is Role.TRAINER and agent.assignment.run
+        over = agent.child.last_exit is not None and agent.child.last_exit.handed_over
+        return wanted and (over or agent.child.state in (ChildState.STARTING, ChildState.RUNNING))
 
     def _start(self, p: SimPod) -> None:
         if not p.view.node:
@@ -432,7 +447,7 @@ class World:
                 self.zombies.append(p)
             return
         if p.deleted_at is None:
-            p.view = replace(p.view, deleting=True)
+            p.view = replace(p.view, deleting=True, ends_at=self.now + GRACE)
             p.deleted_at = self.now + SECOND
 
     # The agents.
@@ -510,16 +525,24 @@ class World:
             self._step_began = (epoch, self.now)
             self.ledger_step = min(self.ledger_step + 1, self.spec.steps)
             self.committed_epoch = epoch
+            self._hand_over(running)
         for p in running:
             assert p.agent is not None
             p.agent.step = self.ledger_step
             if self.ledger_step >= self.spec.steps:
                 self._set_child(p.agent, ChildState.EXITED, Exit(code=0))
 
+    def _hand_over(self, running: list[SimPod]) -> None:
+        """After a commit the ranks ask whether one of them is wanted to leave; if so all end here."""
+        agents = [p.agent for p in running if p.agent]
+        if self.ledger_step < self.spec.steps and any(a.assignment and a.assignment.hand_over for a in agents):
+            for agent in agents:
+                self._set_child(agent, ChildState.EXITED, Exit(code=76, handed_over=True))
+
     def _notice_exits(self, workers: dict[int, SimPod], running: list[SimPod]) -> None:
         """A connection that closes is seen by the other ranks; a machine that goes silent is not."""
         closed = any(
-            p.agent and p.agent.child.state is ChildState.EXITED and p.agent.child.last_exit != Exit(code=0)
+            p.agent and p.agent.child.state is ChildState.EXITED and p.agent.child.last_exit not in ENDS_WELL
             for p in workers.values()
         )
         for p in running if closed else []:

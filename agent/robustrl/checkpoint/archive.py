@@ -46,24 +46,32 @@ class Archive:
                 log.warning("%s", self.last_error)
 
     async def flush(self) -> None:
-        """Copy the newest committed checkpoint now, if it is not in storage: this pod is about to go."""
-        if self._wanted is None:
+        """Copy every checkpoint that only this pod may hold: it is about to go.
+
+        One that the ledger accepted and whose workers died before they could say so is among them; one that the
+        ledger never accepted does no harm, for nobody will ask for its digests.
+        """
+        if self._storage is None:
             return
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
-                await asyncio.to_thread(self._store, self._wanted)
+                for version in reversed(self._memory.versions()):
+                    await asyncio.to_thread(self._copy, version, self._storage)
         except (OSError, TimeoutError) as error:
-            log.warning("checkpoint %s was not handed over to storage: %s", self._wanted, error)
+            log.warning("checkpoints were not all handed over to storage: %s", str(error) or "too slow")
 
     def _store(self, version: Version) -> None:
         self._memory.prune(version)
         if self._storage is None:
             return
+        self._copy(version, self._storage)
+        self._storage.prune(version)
+
+    def _copy(self, version: Version, storage: Shelf) -> None:
         for source in self._memory.copies(version):
-            target = self._storage.folder(version, _rank(source))
+            target = storage.folder(version, _rank(source))
             if not target.exists():
                 folder.copy(source, target)
-        self._storage.prune(version)
 
 
 def _rank(path: Path) -> int:

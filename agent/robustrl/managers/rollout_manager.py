@@ -46,6 +46,8 @@ class EngineState(StrEnum):
     SERVING = "Serving"
     PULLING = "Pulling"
     APPLYING = "Applying"
+    LEAVING = "Leaving"
+    """Its pod is about to go: it answers what it has been asked and is asked nothing more."""
 
 
 class NoEngine(Exception):
@@ -248,7 +250,15 @@ class RolloutManager:
 
     def _is_routable(self, engine: Engine) -> bool:
         alive = self._clock() - engine.last_seen < _LEASE_SECONDS
-        return alive and engine.admitted and engine.report.state is not EngineState.APPLYING
+        return (
+            alive
+            and engine.admitted
+            and engine.report.state
+            not in (
+                EngineState.APPLYING,
+                EngineState.LEAVING,
+            )
+        )
 
     async def _ask(self, engine: Engine, request: TurnRequest, deadline: float) -> EngineAnswer:
         call = asyncio.create_task(self._client.generate(engine.report.url, request, self._turn_timeout))

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from robustrl.checkpoint.shelf import Shelf
+from robustrl.exit_status import HANDED_OVER_STATUS
 from robustrl.sdk.agent_link import AgentLink
 from robustrl.sdk.checkpointing import Checkpointer, Stateful, drop_older, write_weights
 from robustrl.sdk.ledger import Ledger
@@ -112,7 +113,8 @@ class TrainerJob:
         """End a step: checkpoint, make it real in the ledger, publish the weights.
 
         All ranks must call it. It returns when the ledger has accepted the step; what is not accepted never
-        happened, and is done again on the same batch.
+        happened, and is done again on the same batch. When a machine is about to leave, the script ends here: whoever
+        takes over goes on with the next step.
         """
         if self._checkpointer is None:
             raise RuntimeError("call job.restore(model=..., optimizer=...) before the first commit")
@@ -122,10 +124,13 @@ class TrainerJob:
             digests = self._gather(root)
             if self.rank == 0:
                 self._ledger.commit(step, self._batch, digests, metrics)
-            self._meet()
+            hand_over = self._shall_hand_over()
         self._next_step = step + 1
         self._link.tell("committed", epoch=version.epoch, step=version.step)
         self._publish()
+        if hand_over:
+            print(f"handing over after step {step}", file=sys.stderr, flush=True)
+            sys.exit(HANDED_OVER_STATUS)
 
     def _publish(self) -> None:
         """Hand the weights to the agent, which seals, serves and announces them while training goes on."""
@@ -144,9 +149,14 @@ class TrainerJob:
         dist.all_gather_object(roots, root)
         return {str(rank): each for rank, each in enumerate(roots)}
 
-    def _meet(self) -> None:
-        if self.world_size > 1:
-            dist.barrier()
+    def _shall_hand_over(self) -> bool:
+        """Whether any rank's agent wants the trainers to end here. All ranks hear the same, once all are here."""
+        wanted = bool(self._link.ask("hand_over")["wanted"])
+        if self.world_size == 1:
+            return wanted
+        votes = torch.tensor([int(wanted)], device=self.device)
+        dist.all_reduce(votes, dist.ReduceOp.MAX)
+        return bool(votes.item())
 
     def _seed(self, step: int) -> None:
         seed = (self._config.seed * 1_000_003 + step) * 4099 + self.rank

@@ -28,6 +28,9 @@ from robustrl_api.pod_config import PodConfig
 
 log = logging.getLogger(__name__)
 
+LEAVE_MARGIN_SECONDS = 4.0
+"""Of the grace period, kept for the checkpoint's way to storage and for ending the processes."""
+
 
 class Agent:
     """Everything in one pod.
@@ -67,6 +70,7 @@ class Agent:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+            await self._take_leave()
         finally:
             await self._close(tasks)
 
@@ -80,6 +84,18 @@ class Agent:
         await self._launcher.start()
         if self._config.role is Role.TRAINER:
             self._launcher.prepare_standby()
+
+    async def _take_leave(self) -> None:
+        """Hand over what is under way, within the grace period; the control channel is up meanwhile."""
+        self._state.leaving = True
+        self._state.notify()
+        if self._runner is None:
+            return
+        try:
+            async with asyncio.timeout(max(0.0, self._config.grace_seconds - LEAVE_MARGIN_SECONDS)):
+                await self._runner.leave()
+        except TimeoutError:
+            log.warning("the grace period of %d s was too short to hand over", self._config.grace_seconds)
 
     async def _close(self, tasks: list[asyncio.Task[Any]]) -> None:
         for task in tasks:

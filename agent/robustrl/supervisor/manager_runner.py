@@ -51,6 +51,9 @@ class ManagerRunner:
             return False
         return True
 
+    async def leave(self) -> None:
+        """Everything the managers have acknowledged is in the ledger already."""
+
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()

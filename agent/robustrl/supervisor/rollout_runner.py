@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 REGISTER_SECONDS = 1.0
 READY_POLL_SECONDS = 0.02
+DRAIN_POLL_SECONDS = 0.1
+LEAVING = "Leaving"
 
 
 class RolloutRunner:
@@ -49,6 +51,7 @@ class RolloutRunner:
         self._keeper = Keeper("the engine", state, self._launch, self._serve, "BadEngine")
         self._tasks: list[asyncio.Task[None]] = []
         self._standby = False
+        self._leaving = False
 
     async def start(self, assignment: Assignment) -> None:
         self._standby = assignment.standby
@@ -64,6 +67,19 @@ class RolloutRunner:
 
     async def works(self, seconds: float) -> bool:
         return await self._adapter.deep_probe(seconds)
+
+    async def leave(self) -> None:
+        """The managers send no more turns to an engine that leaves; those under way are seen out."""
+        self._leaving = True
+        self._follower.changed.set()
+        while self._follower.state is ReplicaState.SERVING and await self._busy():  # noqa: ASYNC110 - an engine's queue
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
+
+    async def _busy(self) -> bool:
+        with contextlib.suppress(EngineError):
+            counters = await self._adapter.counters()
+            return counters.running + counters.queued > 0
+        return False
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -110,7 +126,9 @@ class RolloutRunner:
             await asyncio.sleep(REGISTER_SECONDS)
 
     def _note(self, standstill: str) -> None:
-        if standstill and self._follower.state is not ReplicaState.APPLYING:
+        # While new weights are applied an engine may stand still; not while it refuses them.
+        applying = self._follower.state is ReplicaState.APPLYING and not self._follower.refused
+        if standstill and not applying:
             self._state.activity.stands_still(standstill)
         else:
             self._state.activity.moved()
@@ -136,7 +154,7 @@ class RolloutRunner:
                 "uid": f"{self._state.boot}-{self._keeper.life}",
                 "url": self._url,
                 "version": follower.version,
-                "state": follower.state,
+                "state": LEAVING if self._leaving else follower.state,
                 "holder": str(holder) if holder else None,
             },
         )

@@ -19,5 +19,8 @@ class Runner(Protocol):
     async def works(self, seconds: float) -> bool:
         """Asked when the role's process is under suspicion: whether it shows within `seconds` that it works."""
 
+    async def leave(self) -> None:
+        """The pod is about to go: return when nothing is under way here that would have to be done again."""
+
     async def stop(self) -> None:
         """End every process of the role, now."""

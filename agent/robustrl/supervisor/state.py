@@ -24,6 +24,7 @@ class PodState:
     admitted: bool = False
     child: Child = field(default_factory=Child)
     activity: ActivityWatch = field(default_factory=ActivityWatch)
+    leaving: bool = False
     complaint: Complaint | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -45,6 +46,7 @@ class PodState:
             admitted=self.admitted,
             child=self.child,
             activity=self.activity.report(),
+            leaving=self.leaving,
             complaint=self.complaint,
             metrics=dict(self.metrics),
         )

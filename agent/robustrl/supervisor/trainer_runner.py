@@ -8,7 +8,7 @@ from typing import Any
 
 from robustrl.checkpoint.archive import Archive
 from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
-from robustrl.exit_status import PEER_LOST_STATUS
+from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
 from robustrl.supervisor.cpu_time import STOPPED, CpuMeter
 from robustrl.supervisor.launcher import Launcher
@@ -50,6 +50,7 @@ class TrainerRunner:
         self._assignment: Assignment | None = None
         self._workers: list[Supervised] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._over, self._stopped = asyncio.Event(), asyncio.Event()
 
     async def start(self, assignment: Assignment) -> None:
         self._assignment = assignment
@@ -74,6 +75,16 @@ class TrainerRunner:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._link.close()
         self._state.activity.reset()
+        self._over.set()
+        self._stopped.set()
+
+    async def leave(self) -> None:
+        """The workers end by themselves at their next commit, once the operator has told all trainers to. The pod
+        stays until its place is taken, so that it is seen to have handed over and not taken for lost."""
+        await self._over.wait()
+        last = self._state.child.last_exit
+        if last is not None and last.handed_over:
+            await self._stopped.wait()
 
     async def _run(self, assignment: Assignment) -> None:
         try:
@@ -83,6 +94,7 @@ class TrainerRunner:
         except (OSError, ValueError) as error:
             text = f"{' '.join(self._config.trainer_command)} cannot be started: {error}"
             self._set_child(ChildState.EXITED, Exit(code=127, message=text))
+            self._over.set()
             return
         watch = asyncio.create_task(self._watch_work(), name="activity")
         try:
@@ -90,6 +102,7 @@ class TrainerRunner:
         finally:
             watch.cancel()
             self._state.activity.reset()
+            self._over.set()
 
     async def _watch_work(self) -> None:
         """An idle processor means that something is wrong only while the script says that it trains."""
@@ -124,15 +137,17 @@ class TrainerRunner:
 
     async def _first_failure(self) -> Exit:
         """The exit that ends the epoch here: all well, or the first that went wrong."""
+        codes: set[int] = set()
         waiting = {asyncio.create_task(worker.wait()): worker for worker in self._workers}
         while waiting:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             # In the order of ranks, so that the same exits always tell the same.
             ended = [(task.result(), waiting.pop(task)) for task in list(waiting) if task in done]
-            failed = [(code, worker) for code, worker in ended if code != 0]
+            codes |= {code for code, _ in ended}
+            failed = [(code, worker) for code, worker in ended if code not in (0, HANDED_OVER_STATUS)]
             if failed:
                 return await self._explain(failed, waiting)
-        return Exit(code=0)
+        return Exit(code=max(codes), handed_over=HANDED_OVER_STATUS in codes)
 
     async def _explain(
         self, failed: list[tuple[int, Supervised]], waiting: dict[asyncio.Task[int], Supervised]
@@ -187,6 +202,8 @@ class TrainerRunner:
             self._committed(Version(message["epoch"], message["step"]))
         elif operation == "publish":
             await self._publisher.publish(Version(message["epoch"], message["step"]), str(message["path"]))
+        elif operation == "hand_over":
+            return {"wanted": self._assignment is not None and self._assignment.hand_over}
         elif operation == "manager":
             return {"url": self._assignment.manager if self._assignment else ""}
         elif operation == "restore":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from robustrl_api.status import Scope
-from robustrl_operator.analyze import child, inactivity, pod_status, silence
+from robustrl_operator.analyze import child, inactivity, leaving, pod_status, silence
 from robustrl_operator.analyze.verdict import HEALTHY, Cause, Detector, Health, Verdict, Verdicts
 from robustrl_operator.view import JobView, PodView
 
@@ -25,10 +26,15 @@ def analyze(view: JobView, detectors: Sequence[Detector] = ()) -> Verdicts:
 
 
 def _judge(view: JobView, pod: PodView, detectors: Sequence[Detector]) -> Verdict:
+    report = view.report(pod.uid)
+    going = leaving.judge(view, pod)
+    if going is not None and report is not None:
+        # Nobody waits for the good-bye of a pod whose process has failed.
+        found = child.judge(view, pod, report)
+        return replace(found, scope=Scope.POD) if found is not None and found.failed else going
     bad = pod_status.judge(view, pod) or silence.judge(view, pod)
     if bad is not None:
         return bad
-    report = view.report(pod.uid)
     if report is None:
         return Verdict(Health.STARTING)
     found = child.judge(view, pod, report) or inactivity.judge(view, pod, report)

@@ -31,6 +31,8 @@ def _judge_trainer(view: JobView, pod: PodView, report: AgentReport) -> Verdict 
         return None
     if child.last_exit.code == 0:
         return Verdict(Health.FINISHED)
+    if child.last_exit.handed_over:
+        return Verdict(Health.HANDED_OVER)
     if child.last_exit.peer_lost:
         return Verdict(Health.SUSPECT, Cause.PEER_LOST, f"a worker of {pod.name} lost a peer", Scope.PROCESS)
     return Verdict(Health.FAILED, Cause.WORKER_EXITED, exit_text(pod.name, child.last_exit), Scope.PROCESS)

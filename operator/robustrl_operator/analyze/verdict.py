@@ -17,6 +17,10 @@ class Health(StrEnum):
     SUSPECT = "Suspect"
     """Something is odd, and what it means is not known yet."""
     FAILED = "Failed"
+    LEAVING = "Leaving"
+    """It works, and will soon be gone."""
+    HANDED_OVER = "HandedOver"
+    """A trainer that ended after a commit, so that others go on from it."""
     FINISHED = "Finished"
 
 
@@ -36,6 +40,7 @@ class Cause(StrEnum):
     POD_FAILED = "PodFailed"
     OUT_OF_MEMORY = "OutOfMemory"
     EVICTED = "Evicted"
+    POD_LEAVING = "PodLeaving"
     NODE_LOST = "NodeLost"
     HEARTBEAT_LOST = "HeartbeatLost"
     NEVER_STARTED = "NeverStarted"

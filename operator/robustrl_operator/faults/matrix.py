@@ -55,7 +55,7 @@ MATRIX: tuple[Row, ...] = (
     Row(FaultKind.MANAGERS_HANG, "managers' process stopped (SIGSTOP)", (Cause.MANAGER_HUNG,), "5"),
     Row(FaultKind.TRAINER_AGENT, "trainer's agent killed", (Cause.WORKER_EXITED,), "2", epochs=1, keeps_agent=False),
     Row(FaultKind.ROLLOUT_POD, "rollout pod deleted", POD_GONE, "1", keeps_pod=False),
-    Row(FaultKind.TRAINER_POD, "trainer pod deleted", POD_GONE, "3", epochs=1, keeps_pod=False),
+    Row(FaultKind.TRAINER_POD, "trainer pod deleted", (Cause.POD_LEAVING,), "7", epochs=1, keeps_pod=False),
     Row(FaultKind.MANAGER_POD, "manager pod deleted", POD_GONE, "5", keeps_pod=False),
     Row(FaultKind.ROLLOUT, "rollout's machine dead", MACHINE_GONE, "1", keeps_pod=False),
     Row(FaultKind.TRAINER, "machine of rank 0 dead", MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False),

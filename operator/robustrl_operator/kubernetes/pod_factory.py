@@ -26,7 +26,8 @@ MEMORY_DIR = "/run/robustrl/memory"
 IDENTITY_DIR = "/run/robustrl/identity"
 CA_CONFIG_MAP = "robustrl-ca"
 TOKEN_SECONDS = 3600
-GRACE_SECONDS = 10
+GRACE_SECONDS = 30
+"""As Kubernetes' own default: pods that have nothing to hand over go at once anyway."""
 Manifest = dict[str, Any]
 
 
@@ -92,6 +93,7 @@ def _supervise(spec: Manifest, job: RLJob, role: Role, control_url: str) -> None
         ca_file=f"{IDENTITY_DIR}/ca.crt",
         token_file=f"{IDENTITY_DIR}/token",
         weight_port=job.spec.weight_sync.port,
+        grace_seconds=spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS),
     )
     container["command"], container["args"] = ["robustrl-agent", "run"], []
     container["env"] = [
@@ -111,7 +113,6 @@ def _supervise(spec: Manifest, job: RLJob, role: Role, control_url: str) -> None
         {"name": "robustrl-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}},
         {"name": "robustrl-identity", "projected": {"sources": _identity()}},
     ]
-    spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
 
 
 def _identity() -> list[Manifest]:

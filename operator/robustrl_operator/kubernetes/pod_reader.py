@@ -11,6 +11,17 @@ from robustrl_operator.view import NodeView, PodView
 
 Object = dict[str, Any]
 
+TERMINATION_TAINTS = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "aws-node-termination-handler/spot-itn",
+        "aws-node-termination-handler/scheduled-maintenance",
+        "cloud.google.com/impending-node-termination",
+        "karpenter.sh/disrupted",
+    }
+)
+"""Put on a node by the cluster autoscaler, cloud providers' termination handlers and Karpenter before it goes."""
+
 
 def read_pod(pod: Object) -> PodView:
     """What matters of a pod."""
@@ -33,6 +44,7 @@ def read_pod(pod: Object) -> PodView:
         waiting=waiting,
         message=message or status.get("message") or "",
         deleting=meta.get("deletionTimestamp") is not None,
+        ends_at=read_time(meta["deletionTimestamp"]) if meta.get("deletionTimestamp") else None,
     )
 
 
@@ -40,7 +52,17 @@ def read_node(node: Object) -> NodeView:
     """Whether a node is ready, as the control plane sees it."""
     conditions = node.get("status", {}).get("conditions") or []
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-    return NodeView(node["metadata"]["name"], ready=ready)
+    taints = node.get("spec", {}).get("taints") or []
+    return NodeView(node["metadata"]["name"], ready=ready, leaving=any(map(_calls_back, taints)))
+
+
+def _calls_back(taint: Object) -> bool:
+    """Whether a taint says that the node is about to be taken away. That it is not ready or not reachable is a state
+    it may come back from, and silence of its pods is evidence of another kind."""
+    key = taint["key"]
+    if key in TERMINATION_TAINTS:
+        return True
+    return taint.get("effect") == "NoExecute" and not key.startswith("node.kubernetes.io/")
 
 
 def read_time(value: str | datetime | None) -> datetime:

@@ -12,7 +12,7 @@ from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.control.hub import PodIdentity
-from robustrl_operator.local.pod_process import PodProcess
+from robustrl_operator.local.pod_process import GRACE_SECONDS, PodProcess
 from robustrl_operator.plan import Action, CreatePod, DeletePod, Event, Relabel
 from robustrl_operator.pods.config import Surroundings, pod_config
 from robustrl_operator.view import NodeView, PodView
@@ -93,6 +93,7 @@ class LocalBody:
             control_url=self._control_url,
             memory_dir=str(folder),
             ledger=str(self._folder / "ledger.sqlite"),
+            grace_seconds=GRACE_SECONDS,
             storage_dir=str(self._folder / "checkpoints"),
         )
         number = next(self._numbers)
@@ -140,9 +141,9 @@ class LocalBody:
     # What people and tests do.
 
     async def identify(self, token: str) -> PodIdentity | None:
-        """The authenticator: each pod has a token of its own, void once the pod is deleted."""
+        """The authenticator: each pod has a token of its own, void once the pod is gone."""
         for pod in self._pods.values():
-            if pod.token == token and not pod.deleting:
+            if pod.token == token:
                 return PodIdentity(self._job.metadata.namespace, pod.name, pod.uid)
         return None
 

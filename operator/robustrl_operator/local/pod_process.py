@@ -13,7 +13,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from robustrl.supervisor.process import die_with_parent
@@ -23,7 +23,7 @@ from robustrl_operator.view import PodView
 
 log = logging.getLogger(__name__)
 
-GRACE_SECONDS = 3.0
+GRACE_SECONDS = 10
 RESTART_SECONDS = 0.2
 
 
@@ -44,6 +44,7 @@ class PodProcess:
     label: Role = Role.ROLLOUT
     epoch: int = -1
     deleting: bool = False
+    ends_at: datetime | None = None
     node_alive: bool = True
     frozen: bool = False
     """Its machine answers nobody: what is done to the pod reaches it only afterwards."""
@@ -63,6 +64,7 @@ class PodProcess:
             address=self.address,
             phase="Running",
             deleting=self.deleting,
+            ends_at=self.ends_at,
         )
 
     async def live(self) -> None:
@@ -98,6 +100,7 @@ class PodProcess:
     async def delete(self, *, force: bool) -> None:
         """SIGTERM, and SIGKILL after the grace period; with `force` SIGKILL at once. Memory goes with the pod."""
         self.deleting = True
+        self.ends_at = datetime.now(UTC) + timedelta(seconds=0 if force else GRACE_SECONDS)
         if self.agent is not None and self.agent.returncode is None:
             self._signal(signal.SIGKILL if force else signal.SIGTERM)
             try:

@@ -7,6 +7,7 @@ import xxhash
 from robustrl_api.control import Assignment, Peer
 from robustrl_api.names import Role
 from robustrl_api.status import Stage, has_ended
+from robustrl_operator.analyze.leaving import shall_hand_over
 from robustrl_operator.plan.standby import standbys
 from robustrl_operator.view import JobView, PodView
 
@@ -31,7 +32,8 @@ def _assignment(
     view: JobView, pod: PodView, peers: tuple[Peer, ...], stand_by: frozenset[str], rendezvous_base: int
 ) -> Assignment:
     role = view.current_role(pod)
-    active = not (view.spec.suspend or has_ended(view.status))
+    outdated = pod.attempt < view.status.attempt
+    active = not (view.spec.suspend or has_ended(view.status) or outdated)
     common = Assignment(
         role=role,
         epoch=view.status.epoch,
@@ -51,6 +53,7 @@ def _assignment(
             "rank": view.member_by_uid[pod.uid].rank,
             "world_size": trainer.replicas * trainer.processes_per_pod,
             "rendezvous": _rendezvous(view, rendezvous_base),
+            "hand_over": shall_hand_over(view),
         }
     )
 

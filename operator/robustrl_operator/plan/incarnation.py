@@ -19,10 +19,19 @@ from robustrl_operator.view import moment, timestamp
 
 
 def restart_trainers(
-    draft: Draft, fault: Verdict, pod: str, members: tuple[Member, ...], decision: str, replacement: str = ""
+    draft: Draft,
+    fault: Verdict,
+    pod: str,
+    members: tuple[Member, ...],
+    decision: str,
+    replacement: str = "",
+    *,
+    lost: str | None = None,
 ) -> Draft:
     """Raise the epoch over `members` and note the fault that made it necessary."""
-    draft = note_incident(draft, "trainer", pod, fault, decision, epoch=draft.status.epoch + 1, replacement=replacement)
+    draft = note_incident(
+        draft, "trainer", pod, fault, decision, epoch=draft.status.epoch + 1, replacement=replacement, lost=lost
+    )
     futile = draft.status.restarts_without_progress + 1
     if futile > draft.spec.recovery.budgets.restarts_without_progress:
         return fail(draft, "NoProgress", _diagnosis(draft, fault))

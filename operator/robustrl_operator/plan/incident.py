@@ -26,9 +26,14 @@ def note_incident(
     *,
     epoch: int | None = None,
     replacement: str = "",
+    lost: str | None = None,
     recovered: bool = False,
 ) -> Draft:
-    """Keep a record of a fault, once: the same evidence about a pod is the same fault, and a pod is lost once."""
+    """Keep a record of a fault, once: the same evidence about a pod is the same fault, and a pod is lost once.
+
+    Args:
+        lost: what has to be done again; what a fault of this role usually costs unless given.
+    """
     now = timestamp(draft.view.now)
     incident = Incident(
         role=role,
@@ -40,7 +45,7 @@ def note_incident(
         epoch=draft.status.epoch if epoch is None else epoch,
         step=draft.view.committed_step(),
         replacement=replacement,
-        lost=LOST.get(role, ""),
+        lost=LOST.get(role, "") if lost is None else lost,
         fault_time=timestamp(fault.since or draft.view.now),
         detected_time=now,
         recovered_time=now if recovered else "",

@@ -59,3 +59,19 @@ def _admitted(draft: Draft, pod: PodView) -> bool:
 
 def seat(rank: int, pod: PodView) -> Member:
     return Member(rank=rank, pod=pod.name, uid=pod.uid, node=pod.node)
+
+
+def reseat(draft: Draft, lost: list[Member]) -> tuple[tuple[Member, ...], list[str]]:
+    """The members with each lost seat given to a rollout, or vacated; and the rollouts that took one."""
+    spares = promotable(draft)
+    members, promoted = [], []
+    for member in draft.status.members:
+        if member not in lost:
+            members.append(member)
+        elif spares:
+            pod = spares.pop(0)
+            members.append(seat(member.rank, pod))
+            promoted.append(pod.name)
+        else:
+            members.append(Member(rank=member.rank))
+    return tuple(members), promoted

@@ -23,6 +23,7 @@ class Surroundings:
     ca_file: str = ""
     token_file: str = ""
     weight_port: int = 0
+    grace_seconds: int = 30
     ledger: str = ""
     """Instead of spec.manager.ledger, where the path in the spec is a path inside a container."""
     storage_dir: str = ""
@@ -44,6 +45,7 @@ def pod_config(job: RLJob, role: Role, around: Surroundings) -> PodConfig:
         engine_command=engine_command(spec.rollout.engine),
         trainer_command=command_of(spec.trainer.template),
         processes_per_pod=spec.trainer.processes_per_pod,
+        grace_seconds=around.grace_seconds,
         active_permille=spec.detection.trainer.active_permille,
         warm_worker=spec.trainer.warm_worker.mode is WarmMode.AUTO,
         warm_modules=spec.trainer.warm_worker.modules,

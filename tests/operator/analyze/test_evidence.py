@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.operator.build import NOW, SECOND, exited, running_job, saying, with_pod, with_status, without_pod
 
-from robustrl_api.control import Child, ChildState, Complaint
+from robustrl_api.control import Child, ChildState, Complaint, Exit
 from robustrl_operator.analyze import Cause, Health, Question, analyze
 from robustrl_operator.analyze.silence import PROBE_LEAD
 from robustrl_operator.view import Heard, JobView, NodeView, Probe
@@ -49,6 +49,11 @@ def node_lost(view: JobView, name: str) -> JobView:
     return replace(view, nodes={**view.nodes, pod.node: NodeView(pod.node, ready=False)})
 
 
+def node_leaves(view: JobView, name: str) -> JobView:
+    (pod,) = [p for p in view.pods if p.name == name]
+    return replace(view, nodes={**view.nodes, pod.node: NodeView(pod.node, leaving=True)})
+
+
 def unheard(age: float) -> Change:
     """A pod that has never reported, created `age` seconds ago."""
 
@@ -83,6 +88,7 @@ OLD = Probe(NOW - 60 * SECOND, answered=False)
 COMPLAINT = Complaint(reason="VolumeUnusable", message="/storage cannot be written")
 RUNNING = Child(state=ChildState.RUNNING, epoch=1)
 FIVE = exited(restarts=5)
+HANDED_OVER = Child(state=ChildState.EXITED, epoch=1, last_exit=Exit(code=76, handed_over=True))
 
 # name, pod, evidence -> health, cause, scope (where it matters), whether to probe
 TABLE = [
@@ -103,7 +109,19 @@ TABLE = [
     ("manager exits", MANAGER, says(exited(1)), "Suspect", "ManagerExited", "Process", False),
     ("manager never worked", MANAGER, both(says(FIVE), worked_never), "Failed", "BadConfiguration", "Pod", False),
     # The API server says it.
-    ("pod being deleted", TRAINER, is_now(deleting=True), "Failed", "PodDeleted", "Pod", False),
+    ("trainer being deleted, with grace", TRAINER, is_now(deleting=True, ends_at=NOW + 9 * SECOND), "Leaving",
+     "PodLeaving", "Pod", False),
+    ("grace is over", TRAINER, is_now(deleting=True, ends_at=NOW + 3 * SECOND), "Failed", "PodDeleted", "Pod", False),
+    ("deleted, and its worker fails", TRAINER, both(says(exited(1)), is_now(deleting=True)), "Failed", "WorkerExited",
+     "Pod", False),
+    ("deleted and silent already", TRAINER, both(silent(3.1), is_now(deleting=True)), "Failed", "PodDeleted", "Pod",
+     False),
+    ("rollout being deleted", ROLLOUT, is_now(deleting=True, ends_at=NOW + 9 * SECOND), "Failed", "PodDeleted", "Pod",
+     False),
+    ("agent was told to end", TRAINER, says(RUNNING, leaving=True), "Leaving", "PodLeaving", "Pod", False),
+    ("rollout's agent was told to end", ROLLOUT, says(leaving=True), "Leaving", "PodLeaving", "Pod", False),
+    ("its node is called back", TRAINER, node_leaves, "Leaving", "PodLeaving", "Pod", False),
+    ("trainer has handed over", TRAINER, says(HANDED_OVER), "HandedOver", "None", None, False),
     ("deleted on a lost node", TRAINER, both(is_now(deleting=True), node_lost), "Failed", "PodDeleted", "Node", False),
     ("pod gone", TRAINER, gone, "Failed", "PodDeleted", "Pod", False),
     ("evicted", ROLLOUT, is_now(phase="Failed", reason="Evicted"), "Failed", "Evicted", "Pod", False),

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from robustrl_api.names import EventReason
 from robustrl_api.spec import Strategy
-from robustrl_api.status import Member
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.incarnation import restart_trainers
-from robustrl_operator.plan.standby import promotable, seat
+from robustrl_operator.plan.standby import reseat
 
 
 def apply(draft: Draft) -> Draft:
@@ -24,7 +23,7 @@ def apply(draft: Draft) -> Draft:
     lost = [m for m in draft.status.members if m.uid and draft.verdict(m.uid).pod_lost]
     if not lost:
         return draft
-    members, promoted = _reseat(draft, lost)
+    members, promoted = reseat(draft, lost)
     if draft.status.epoch == 0:
         return draft.set(members=members)
     first = lost[0]
@@ -34,19 +33,3 @@ def apply(draft: Draft) -> Draft:
     for name in promoted:
         draft = draft.tell(EventReason.ROLLOUT_PROMOTED, f"{name} becomes a trainer in place of {first.pod}")
     return draft
-
-
-def _reseat(draft: Draft, lost: list[Member]) -> tuple[tuple[Member, ...], list[str]]:
-    """The members with each lost seat given to a rollout, or vacated."""
-    spares = promotable(draft)
-    members, promoted = [], []
-    for member in draft.status.members:
-        if member not in lost:
-            members.append(member)
-        elif spares:
-            pod = spares.pop(0)
-            members.append(seat(member.rank, pod))
-            promoted.append(pod.name)
-        else:
-            members.append(Member(rank=member.rank))
-    return tuple(members), promoted
