@@ -81,10 +81,11 @@ lint: venv ## ruff, mypy --strict, import layers, generated files in step
 	@$(MAKE) in-step
 
 .PHONY: in-step
-in-step: venv ## the CRD and docs/api.md are what the models give
+in-step: venv ## the CRD and the generated pages of docs/ are what the models give
 	@$(RUN) robustrl_api.crd | cmp - crds/rljob.yaml || { echo "the CRD is not what the models give: make crd" >&2; exit 1; }
 	@cmp crds/rljob.yaml charts/robustrl/crds/rljob.yaml || { echo "the chart's CRD is another one: make crd" >&2; exit 1; }
-	@$(BIN)/python docs/generate_api.py | cmp - docs/api.md || { echo "docs/api.md is not what the models give: make docs" >&2; exit 1; }
+	@for page in api faults; do $(BIN)/python docs/generate_$$page.py | cmp - docs/$$page.md || \
+		{ echo "docs/$$page.md is not what the models and the fault matrix give: make docs" >&2; exit 1; }; done
 
 # Generated files.
 
@@ -95,9 +96,9 @@ crd: venv ## write the CRD from the models, for kubectl and for the chart
 	@cp crds/rljob.yaml charts/robustrl/crds/rljob.yaml
 
 .PHONY: docs
-docs: venv ## write docs/api.md from the models
-	@$(BIN)/python docs/generate_api.py > docs/api.md.new
-	@mv docs/api.md.new docs/api.md
+docs: venv ## write docs/api.md from the models, docs/faults.md from the fault matrix
+	@for page in api faults; do \
+		$(BIN)/python docs/generate_$$page.py > docs/$$page.md.new && mv docs/$$page.md.new docs/$$page.md; done
 
 COMPILE := uv pip compile pyproject.toml --quiet --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-header --no-annotate

@@ -42,6 +42,7 @@ class Row:
         return f"{self.kind} of rank {self.index}" if self.index >= 0 else str(self.kind)
 
 
+AGENT_GONE = (Cause.WORKER_EXITED, Cause.PEER_LOST)
 POD_GONE = (Cause.POD_DELETED,)
 MACHINE_GONE = (Cause.HEARTBEAT_LOST, Cause.NODE_LOST, Cause.POD_DELETED)
 
@@ -53,7 +54,7 @@ MATRIX: tuple[Row, ...] = (
     Row(FaultKind.ENGINE_HANG, "engine stopped (SIGSTOP)", (Cause.ENGINE_HUNG,), "1"),
     Row(FaultKind.MANAGERS, "managers' process killed", (Cause.MANAGER_EXITED,), "5"),
     Row(FaultKind.MANAGERS_HANG, "managers' process stopped (SIGSTOP)", (Cause.MANAGER_HUNG,), "5"),
-    Row(FaultKind.TRAINER_AGENT, "trainer's agent killed", (Cause.WORKER_EXITED,), "2", epochs=1, keeps_agent=False),
+    Row(FaultKind.TRAINER_AGENT, "trainer's agent killed", AGENT_GONE, "2", epochs=1, keeps_agent=False),
     Row(FaultKind.ROLLOUT_POD, "rollout pod deleted", POD_GONE, "1", keeps_pod=False),
     Row(FaultKind.TRAINER_POD, "trainer pod deleted", (Cause.POD_LEAVING,), "7", epochs=1, keeps_pod=False),
     Row(FaultKind.MANAGER_POD, "manager pod deleted", POD_GONE, "5", keeps_pod=False),
