@@ -33,9 +33,10 @@ PARTS: dict[str, Part] = {
     "waiting": lambda _: waiting.measure(TCP),
     "death": lambda runs: spread.measure_death(TCP, runs),
     "late-joiner": lambda runs: spread.measure_late_joiner(TCP, runs),
+    "swarm": lambda runs: spread.measure_swarm(TCP, runs=runs),
     "relay": lambda runs: spread.measure_relay(TCP, runs=runs),
 }
-NEED_NETWORK = {"death", "late-joiner", "relay"}
+NEED_NETWORK = {"death", "late-joiner", "swarm", "relay"}
 
 
 def main() -> int:

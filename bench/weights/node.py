@@ -1,7 +1,9 @@
 """One process of a benchmark: holds weights, pulls them, says what that cost. Commands and answers are lines of JSON.
 
-{"do": "hold", "size": ..., "chunk": ...}            -> {"port": ..., "root": ...}
-{"do": "pull", "root": ..., "sources": [...], ...}   -> {"seconds": ..., "cpu_seconds": ..., "exact": ..., ...}
+{"do": "listen"}                                     -> {"port": ...}
+{"do": "hold", "size": ..., "chunk": ...}            -> {"root": ...}
+{"do": "pull", "root": ..., "sources": [...], ...}   -> {"seconds": ..., "cpu_seconds": ..., ...}
+{"do": "check"}                                      -> {"exact": ...}
 {"do": "wait", "sources": [...], "seconds": ...}     -> {"cpu_seconds": ...}, connected and idle meanwhile
 """
 
@@ -18,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from weightsync import Address, Incomplete, Manifest, Source, fetch_manifest, pull, ucx
+from weightsync import Address, Incomplete, Manifest, Peer, Peers, Source, fetch_manifest, pull, ucx
 from weightsync.transport import Connection
 
 EPOCH, STEP, SEED = 1, 1, 7
@@ -43,43 +45,52 @@ def rss_bytes() -> int:
 
 class Node:
     def __init__(self) -> None:
-        self._source: Source | None = None
-        self._pulled: tuple[str, memoryview, Manifest] | None = None
+        self._source = Source()
+        self._target: memoryview | None = None
+
+    async def listen(self) -> dict[str, Any]:
+        return {"port": self._source.start()}
 
     async def hold(self, size: int, chunk: int) -> dict[str, Any]:
         data = weights(size)
         manifest = Manifest.of(data, epoch=EPOCH, step=STEP, chunk_bytes=chunk)
-        return {"port": self._serving().hold_and_port(manifest, data), "root": manifest.root}
+        self._source.hold(manifest, data, publisher=True)
+        return {"root": manifest.root}
 
-    def _serving(self) -> Any:
-        if self._source is None:
-            self._source = _Source()
-        return self._source
+    async def pull(self, root: str, sources: list[str], size: int, me: str = "", serve: bool = False) -> dict[str, Any]:
+        """Pull from these.
 
-    async def pull(self, root: str, sources: list[str], size: int, serve: bool = False) -> dict[str, Any]:
+        Args:
+            me: this node's own address; it serves while it pulls, and may be asked by anybody.
+            serve: serve once all of it is here.
+        """
         addresses = [Address.parse(text) for text in sources]
-        manifest = await fetch_manifest(addresses[0], epoch=EPOCH, step=STEP, shard=0, root=root)
-        if self._pulled is None or self._pulled[0] != root:
-            self._pulled = (root, shadow(size), manifest)
-        target = self._pulled[1]
+        if self._target is None:
+            self._target = shadow(size)
         before, cpu, began = rss_bytes(), time.process_time(), time.monotonic()
+        manifest = await fetch_manifest(addresses[0], epoch=EPOCH, step=STEP, shard=0, root=root)
         error = ""
         try:
-            await pull(manifest, addresses, target)
+            if me:
+                peers = Peers([Peer(str(address), address.host) for address in addresses])
+                await pull(manifest, peers, self._target, source=self._source, me=Peer(me, me.rpartition(":")[0]))
+            else:
+                await pull(manifest, addresses, self._target)
         except Incomplete as incomplete:
             error = str(incomplete)
-        seconds = time.monotonic() - began
+        ended, spent = time.monotonic(), time.process_time() - cpu
+        if serve and not error:
+            self._source.hold(manifest, self._target)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return {
-            "began": began, "ended": began + seconds, "seconds": seconds, "error": error,
-            "cpu_seconds": time.process_time() - cpu, "grown_bytes": peak - before,
-            "port": self._serving().hold_and_port(manifest, target) if serve and not error else 0,
+            "ended": ended, "seconds": ended - began, "error": error, "cpu_seconds": spent,
+            "grown_bytes": peak - before,
         }  # fmt: skip
 
     async def check(self) -> dict[str, Any]:
         """Compare with the original, when the clock does not run."""
-        assert self._pulled is not None
-        return {"exact": bytes(self._pulled[1]) == bytes(weights(len(self._pulled[1])))}
+        assert self._target is not None
+        return {"exact": bytes(self._target) == bytes(weights(len(self._target)))}
 
     async def wait(self, sources: list[str], seconds: float) -> dict[str, Any]:
         """Be connected and have a receive posted, as one who waits for a chunk."""
@@ -93,16 +104,6 @@ class Node:
             receive.cancel()
         await asyncio.gather(*receives, return_exceptions=True)
         return {"cpu_seconds": spent, "seconds": took}
-
-
-class _Source(Source):
-    def __init__(self) -> None:
-        super().__init__()
-        self.port = self.start()
-
-    def hold_and_port(self, manifest: Manifest, data: Any) -> int:
-        self.hold(manifest, data)
-        return self.port
 
 
 async def main() -> None:

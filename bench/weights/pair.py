@@ -18,8 +18,9 @@ TARGET = 0.9
 def measure(name: str, env: Mapping[str, str], size: int = SIZE, chunk: int = CHUNK, runs: int = RUNS) -> Iterator[Row]:
     """Pulls and `ucx_perftest` take turns, so that both see the same machine."""
     with processes([(), ()], env) as (source, puller):
+        port = source.ask("listen")["port"]
         held = source.ask("hold", size=size, chunk=chunk)
-        ask = {"root": held["root"], "sources": [f"127.0.0.1:{held['port']}"], "size": size}
+        ask = {"root": held["root"], "sources": [f"127.0.0.1:{port}"], "size": size}
         _pull(puller, ask)  # connections, pages and caches are warm from here on
         pairs = []
         for _ in range(runs):

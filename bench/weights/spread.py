@@ -9,7 +9,7 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from network import Machine, machines
@@ -31,23 +31,24 @@ class Net:
 
     def __init__(self, hosts: Sequence[Machine], nodes: Sequence[Process]) -> None:
         self.hosts, self.nodes = hosts, nodes
-        self.ports = [0] * len(nodes)
-        held = nodes[0].ask("hold", size=SIZE, chunk=CHUNK)
-        self.root, self.ports[0] = held["root"], held["port"]
+        self.ports = [int(node.ask("listen")["port"]) for node in nodes]
+        self.root: str = nodes[0].ask("hold", size=SIZE, chunk=CHUNK)["root"]
 
     def address(self, number: int) -> str:
         return f"{self.hosts[number].address}:{self.ports[number]}"
 
-    def tell_pull(self, number: int, sources: Sequence[int], *, serve: bool = False) -> None:
-        addresses = [self.address(source) for source in sources]
-        self.nodes[number].tell("pull", root=self.root, sources=addresses, size=SIZE, serve=serve)
+    def tell_pull(self, number: int, sources: Sequence[int], *, serve: bool = False, swarm: bool = False) -> None:
+        """Begin a pull, alone, or as one of a swarm that serves while it pulls."""
+        self.nodes[number].tell(
+            "pull", root=self.root, sources=[self.address(source) for source in sources], size=SIZE, serve=serve,
+            me=self.address(number) if swarm else "",
+        )  # fmt: skip
 
     def pulled(self, number: int) -> dict[str, Any]:
         """How a pull ended. It must have."""
         answer: dict[str, Any] = self.nodes[number].answer()
         if answer["error"]:
             raise SystemExit(f"machine {number}: {answer['error']}")
-        self.ports[number] = self.ports[number] or answer["port"]
         return answer
 
     def check(self, number: int) -> bool:
@@ -78,13 +79,40 @@ def relay(net: Net) -> tuple[float, bool]:
     return seconds, all(net.check(number) for number in range(1, len(net.nodes)))
 
 
-def measure_relay(env: Mapping[str, str], receivers: int = RECEIVERS, runs: int = RUNS) -> Iterator[Row]:
+def swarm(net: Net) -> tuple[float, bool]:
+    """Everybody pulls from everybody, as soon as anybody has anything."""
+    receivers = range(1, len(net.nodes))
+    began = time.monotonic()
+    for number in receivers:
+        net.tell_pull(number, [0, *(other for other in receivers if other != number)], swarm=True)
+    ended = max(net.pulled(number)["ended"] for number in receivers)
+    return ended - began, all(net.check(number) for number in receivers)
+
+
+def measure_swarm(env: Mapping[str, str], receivers: int = RECEIVERS, runs: int = RUNS) -> Iterator[Row]:
+    times, exact = _repeat(swarm, env, receivers, runs)
+    median = statistics.median(times)
+    yield Row(
+        f"{receivers} receivers, swarm", median, "S/B", limit=1, limit_is="one NIC", ratio=median, at_most=1.3,
+        exact=exact, runs=times,
+    )  # fmt: skip
+
+
+def _repeat(
+    spread: Callable[[Net], tuple[float, bool]], env: Mapping[str, str], receivers: int, runs: int
+) -> tuple[list[float], bool]:
+    """Times in S/B, and whether every receiver was exact every time."""
     times, exact = [], True
     for _ in range(runs):
         with machines(receivers + 1, RATE) as hosts, processes([host.prefix for host in hosts], env) as nodes:
-            seconds, right = relay(Net(hosts, nodes))
+            seconds, right = spread(Net(hosts, nodes))
             times.append(seconds / UNIT_SECONDS)
             exact &= right
+    return times, exact
+
+
+def measure_relay(env: Mapping[str, str], receivers: int = RECEIVERS, runs: int = RUNS) -> Iterator[Row]:
+    times, exact = _repeat(relay, env, receivers, runs)
     yield Row(
         f"{receivers} receivers, whole-model relay", statistics.median(times), "S/B", note="for comparison",
         exact=exact, runs=times,

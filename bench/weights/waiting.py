@@ -14,8 +14,8 @@ TARGET = 0.05
 
 def measure(env: Mapping[str, str], seconds: float = SECONDS) -> Iterator[Row]:
     with processes([(), ()], env) as (source, puller):
-        held = source.ask("hold", size=1 << 20, chunk=1 << 20)
-        spent = puller.ask("wait", sources=[f"127.0.0.1:{held['port']}"] * SOURCES, seconds=seconds)
+        port = source.ask("listen")["port"]
+        spent = puller.ask("wait", sources=[f"127.0.0.1:{port}"] * SOURCES, seconds=seconds)
     share = spent["cpu_seconds"] / spent["seconds"]
     yield Row(
         f"waiting on {SOURCES} connections", share, "of a core", limit=TARGET, limit_is="5 % of a core",

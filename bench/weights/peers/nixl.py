@@ -1,0 +1,62 @@
+"""NIXL: the receiver reads the sender's registered memory through its UCX backend. No verification."""
+
+from __future__ import annotations
+
+import base64
+import sys
+import time
+from pathlib import Path
+
+HERE = str(Path(__file__).parent)
+sys.path[:] = [entry for entry in sys.path if entry != HERE]  # this file has the package's name
+from nixl._api import nixl_agent, nixl_agent_config  # noqa: E402
+
+sys.path.append(HERE)
+from bytes_of import empty, report, weights  # noqa: E402
+
+PACKAGES = ("numpy", "nixl")
+POLL_SECONDS = 0.0005
+
+
+def agent_with(name: str, array: object) -> tuple[nixl_agent, list[tuple[int, int, int]]]:
+    """An agent, and the one region of memory that it has registered."""
+    agent = nixl_agent(name, nixl_agent_config(backends=["UCX"]))
+    region = (array.ctypes.data, array.nbytes, 0)  # type: ignore[attr-defined]
+    agent.register_memory([(*region, "")], "DRAM")
+    return agent, [region]
+
+
+def send(size: int) -> None:
+    data = weights(size)
+    agent, regions = agent_with("sender", data)
+    descriptors = agent.get_serialized_descs(agent.get_xfer_descs(regions, "DRAM"))
+    words = (base64.b64encode(part).decode() for part in (agent.get_agent_metadata(), descriptors))
+    print(",".join(words), flush=True)
+    while True:
+        time.sleep(1)
+
+
+def receive(size: int, word: str, runs: int) -> None:
+    target = empty(size)
+    agent, regions = agent_with("receiver", target)
+    metadata, descriptors = (base64.b64decode(part) for part in word.split(","))
+    sender = agent.add_remote_agent(metadata)
+    local, remote = agent.get_xfer_descs(regions, "DRAM"), agent.deserialize_descs(descriptors)
+
+    def fetch() -> float:
+        began = time.perf_counter()
+        transfer = agent.initialize_xfer("READ", local, remote, sender)
+        state = agent.transfer(transfer)
+        while state not in ("DONE", "ERR"):
+            time.sleep(POLL_SECONDS)
+            state = agent.check_xfer_state(transfer)
+        if state == "ERR":
+            raise SystemExit("NIXL says ERR")
+        agent.release_xfer_handle(transfer)
+        return time.perf_counter() - began
+
+    report(fetch, target, runs)
+
+
+if __name__ == "__main__":
+    send(int(sys.argv[2])) if sys.argv[1] == "send" else receive(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
