@@ -378,6 +378,8 @@ class PullState:
         for request in near if self._endgame() else coming:
             wanted &= ~request.candidates
         places = [self._sources[name] for name in filling] if filling else self._open.values()
+        if any(source.publisher for source in places) and filling and self._relays_have(wanted):
+            return None
         usable = [source for source in places if source.usable(now) and source.name not in asked]
         if not usable or not wanted:
             return None
@@ -414,6 +416,10 @@ class PullState:
         """Whether no relay in reach has any of these."""
         relays = (other for other in self._open.values() if other is not source and not other.publisher)
         return not any(other.have & candidates for other in relays)
+
+    def _relays_have(self, wanted: ChunkSet) -> bool:
+        """Whether a publisher need not be asked next."""
+        return any(source.have & wanted for source in self._open.values() if not source.publisher)
 
     def _endgame(self) -> bool:
         return self.missing.bit_count() <= self._config.endgame_chunks
