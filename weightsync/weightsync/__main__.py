@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from weightsync import doctor
+from weightsync.simulation import command as simulate
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -15,6 +16,9 @@ def main(argv: list[str] | None = None) -> None:
     command = commands.add_parser("doctor", help="which transport is active, its rate, and what is missing")
     doctor.add_arguments(command)
     command.set_defaults(handle=doctor.run)
+    command = commands.add_parser("simulate", help="the swarm in virtual time, beside other ways")
+    simulate.add_arguments(command)
+    command.set_defaults(handle=simulate.simulate)
     arguments = parser.parse_args(argv)
     sys.exit(arguments.handle(arguments))
 

@@ -1,0 +1,77 @@
+"""The simulator: what it promises about the swarm's speed, and that its links are what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weightsync.__main__ import main
+from weightsync.simulation import baselines
+from weightsync.simulation.network import Clock, Links
+from weightsync.simulation.scenario import Scenario, run
+
+
+@pytest.mark.parametrize(
+    ("scenario", "limit"),
+    [
+        pytest.param(Scenario(1), 1.01, id="one receiver: the link's rate"),
+        pytest.param(Scenario(15, chunks=128), 1.15, id="15 receivers; whole-model relay needs 4"),
+        pytest.param(Scenario(16, publishers=4), 1.15, id="four publishers"),
+    ],
+)
+def test_swarm_is_near_the_lower_bound(scenario: Scenario, limit: float) -> None:
+    result = run(scenario)
+    assert not result.unfinished
+    bound = baselines.lower_bound(scenario.receivers, scenario.publishers, scenario.chunks)
+    assert bound <= result.worst() + 1e-6 <= limit
+    assert result.bytes_sent_ratio < 1.01
+
+
+def test_late_joiner_needs_little_more_than_its_own_link() -> None:
+    result = run(Scenario(8, joins=(2.0, 8.0)))
+    assert result.worst_joiner() is not None
+    assert result.worst_joiner() <= 1.15  # type: ignore[operator]
+
+
+def test_deaths_cost_the_others_little() -> None:
+    result = run(Scenario(12, deaths=(0.5, 1.0, 2.0)))
+    assert len(result.finishes) == 9
+    assert result.worst() <= 1.35
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    assert run(Scenario(6, chunks=16, seed=3)) == run(Scenario(6, chunks=16, seed=3))
+
+
+@pytest.mark.parametrize(("n", "k", "wanted"), [(1, 1, 1), (3, 1, 2), (15, 1, 4), (63, 1, 6), (64, 8, 4), (16, 4, 3)])
+def test_whole_model_relay_doubles_its_holders(n: int, k: int, wanted: int) -> None:
+    assert baselines.whole_model_relay(n, k) == wanted
+
+
+def test_links_are_shared_evenly_each_way() -> None:
+    clock = Clock()
+    links, ends = Links(clock, bytes_per_second=100.0), {}
+    for source, target in (("a", "b"), ("a", "c"), ("b", "a"), ("d", "c")):
+        links.start(source, target, 100, lambda s=source, t=target: ends.__setitem__(s + t, clock.now))
+    clock.run(100.0)
+    assert ends["ba"] == pytest.approx(1.0), "the other way round costs nothing"
+    assert ends["ab"] == pytest.approx(2.0)
+    assert ends["ac"] == pytest.approx(2.0)
+    assert ends["dc"] == pytest.approx(2.0)
+
+
+def test_the_command_prints_a_table_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "swarm.png"
+    words = ["simulate", "--receivers", "1", "3", "--chunks", "16", "--deaths", "1", "--joiners", "1"]
+    with pytest.raises(SystemExit, match="0"):
+        main([*words, "--picture", str(picture)])
+    printed = capsys.readouterr().out
+    assert "| 3 | 1 | 16 | 3 | 2 |" in printed
+    assert "1 deaths, 1 joiners" in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_more_receivers_than_it_can_play_are_refused() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["simulate", "--receivers", "1001"])
