@@ -17,6 +17,7 @@ from pathlib import Path
 
 import network
 import pair
+import side_by_side
 import spread
 import waiting
 from table import Row, lines
@@ -30,6 +31,7 @@ Part = Callable[[int], Iterator[Row]]
 PARTS: dict[str, Part] = {
     "pair-tcp": lambda runs: pair.measure("tuned TCP", TCP, runs=runs),
     "pair-cma": lambda runs: pair.measure("CMA", CMA, runs=runs),
+    "peers": lambda runs: side_by_side.measure({"tuned TCP": TCP, "CMA": CMA}, runs),
     "waiting": lambda _: waiting.measure(TCP),
     "death": lambda runs: spread.measure_death(TCP, runs),
     "late-joiner": lambda runs: spread.measure_late_joiner(TCP, runs),

@@ -19,6 +19,11 @@ def empty(size: int) -> np.ndarray:
     return np.full(size, 1, np.uint8)
 
 
+def ready(word: object) -> None:
+    """Tell how this sender is reached."""
+    print(f"READY {word}", flush=True)
+
+
 def report(fetch: Callable[[], float], target: np.ndarray, runs: int) -> None:
     """Warm up once, then fetch so many times; print the seconds of each and whether the bytes are right."""
     fetch()

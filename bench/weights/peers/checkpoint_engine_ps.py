@@ -9,7 +9,7 @@ import sys
 import time
 
 import torch
-from bytes_of import empty, report, weights
+from bytes_of import empty, ready, report, weights
 from checkpoint_engine.ps import ParameterServer
 
 PACKAGES = ("numpy", "checkpoint-engine[p2p]")
@@ -26,7 +26,7 @@ def server(rank: int, port: int) -> ParameterServer:
 def send(size: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    print(port, flush=True)
+    ready(port)
     ps = server(0, port)
     ps.register_checkpoint("weights", named_tensors={"weights": torch.from_numpy(weights(size))})
     ps.init_process_group()

@@ -11,7 +11,7 @@ sys.path[:] = [entry for entry in sys.path if entry != HERE]  # this file has th
 from mooncake.engine import TransferEngine  # noqa: E402
 
 sys.path.append(HERE)
-from bytes_of import empty, report, weights  # noqa: E402
+from bytes_of import empty, ready, report, weights  # noqa: E402
 
 PACKAGES = ("numpy", "mooncake-transfer-engine-non-cuda")
 CHUNK = 16 << 20
@@ -29,7 +29,7 @@ def engine_with(array: object) -> TransferEngine:
 def send(size: int) -> None:
     data = weights(size)
     engine = engine_with(data)
-    print(f"127.0.0.1:{engine.get_rpc_port()},{data.ctypes.data}", flush=True)
+    ready(f"127.0.0.1:{engine.get_rpc_port()},{data.ctypes.data}")
     while True:
         time.sleep(1)
 

@@ -12,7 +12,7 @@ sys.path[:] = [entry for entry in sys.path if entry != HERE]  # this file has th
 from nixl._api import nixl_agent, nixl_agent_config  # noqa: E402
 
 sys.path.append(HERE)
-from bytes_of import empty, report, weights  # noqa: E402
+from bytes_of import empty, ready, report, weights  # noqa: E402
 
 PACKAGES = ("numpy", "nixl")
 POLL_SECONDS = 0.0005
@@ -31,7 +31,7 @@ def send(size: int) -> None:
     agent, regions = agent_with("sender", data)
     descriptors = agent.get_serialized_descs(agent.get_xfer_descs(regions, "DRAM"))
     words = (base64.b64encode(part).decode() for part in (agent.get_agent_metadata(), descriptors))
-    print(",".join(words), flush=True)
+    ready(",".join(words))
     while True:
         time.sleep(1)
 

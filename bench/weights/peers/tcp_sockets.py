@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 
-from bytes_of import empty, report, weights
+from bytes_of import empty, ready, report, weights
 
 PACKAGES = ("numpy",)
 
@@ -14,7 +14,7 @@ PACKAGES = ("numpy",)
 def send(size: int) -> None:
     data = memoryview(weights(size))
     with socket.create_server(("127.0.0.1", 0)) as server:
-        print(server.getsockname()[1], flush=True)
+        ready(server.getsockname()[1])
         connection, _ = server.accept()
         while connection.recv(1):
             connection.sendall(data)

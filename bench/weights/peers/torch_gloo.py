@@ -8,7 +8,7 @@ import time
 
 import torch
 import torch.distributed as dist
-from bytes_of import empty, report, weights
+from bytes_of import empty, ready, report, weights
 
 PACKAGES = ("numpy", "torch")
 CHUNK = 16 << 20
@@ -21,7 +21,7 @@ def join(rank: int, port: int) -> None:
 def send(size: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    print(port, flush=True)
+    ready(port)
     join(0, port)
     data, asked = torch.from_numpy(weights(size)), torch.zeros(1)
     while True:
