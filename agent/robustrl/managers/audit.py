@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from robustrl.managers.batches import curve
+from robustrl.managers.rollback import undone_total
 
 _LIMIT = 100
 
@@ -53,6 +54,7 @@ def audit(db: sqlite3.Connection, samples_per_prompt: int) -> dict[str, Any]:
         "trajectories": _states(db),
         "trained_twice": trained_twice,
         "missing": missing,
+        "undone_steps": undone_total(db),
         "ok": not trained_twice and not missing,
     }
 

@@ -119,11 +119,11 @@ def _form(db: sqlite3.Connection, step: int, size: int) -> str | None:
     batch = f"{step}-{hashlib.blake2b(repr(members).encode(), digest_size=6).hexdigest()}"
     db.execute("INSERT INTO batches VALUES (?, ?)", (step, batch))
     db.executemany("INSERT INTO batch_groups VALUES (?, ?)", [(step, member) for member in members])
-    _move(db, step, "ready", "leased")
+    move(db, step, "ready", "leased")
     return batch
 
 
-def _move(db: sqlite3.Connection, step: int, before: str, after: str) -> int:
+def move(db: sqlite3.Connection, step: int, before: str, after: str) -> int:
     """Change the state of a batch's groups and trajectories. Returns how many groups had the state before."""
     members = "prompt_index IN (SELECT prompt_index FROM batch_groups WHERE step = ?)"
     db.execute(f"UPDATE trajectories SET state = ? WHERE {members} AND state = ?", (after, step, before))
@@ -132,7 +132,7 @@ def _move(db: sqlite3.Connection, step: int, before: str, after: str) -> int:
 
 def _consume(db: sqlite3.Connection, step: int) -> float | None:
     (size,) = db.execute("SELECT COUNT(*) FROM batch_groups WHERE step = ?", (step,)).fetchone()
-    if _move(db, step, "leased", "consumed") != size:
+    if move(db, step, "leased", "consumed") != size:
         raise Refused("AlreadyConsumed", f"a group of step {step} has been consumed before", status=500)
     (reward,) = db.execute(
         "SELECT AVG(reward) FROM trajectories JOIN batch_groups USING (prompt_index) WHERE step = ?", (step,)

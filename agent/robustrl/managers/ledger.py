@@ -77,6 +77,16 @@ CREATE TABLE IF NOT EXISTS commits (
     time REAL NOT NULL
 );
 
+-- Steps that were real and are so no more: all copies of their checkpoints were lost, and they are trained again.
+CREATE TABLE IF NOT EXISTS undone (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    step INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    batch TEXT NOT NULL,
+    digests TEXT NOT NULL,
+    time REAL NOT NULL
+);
+
 -- Every version of the weights that was announced.
 CREATE TABLE IF NOT EXISTS versions (
     epoch INTEGER NOT NULL, step INTEGER NOT NULL, root TEXT NOT NULL, publisher TEXT NOT NULL,

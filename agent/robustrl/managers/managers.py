@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
-from robustrl.managers import batches, fence, groups, ledger
+from robustrl.managers import batches, fence, groups, ledger, rollback
 from robustrl.managers.agent_worker import AgentWorkers, UserFunctions
 from robustrl.managers.audit import audit
 from robustrl.managers.config import ManagerConfig
@@ -17,6 +18,8 @@ from robustrl.managers.request_manager import RequestManager, RolloutsFail
 from robustrl.managers.rollout_manager import Engine, EngineReport, RolloutManager
 from robustrl.managers.versions import Announcement, Versions
 from robustrl_api.version import Version
+
+log = logging.getLogger(__name__)
 
 
 class Managers:
@@ -87,6 +90,14 @@ class Managers:
         newest, step = await self.ledger.run(admit, durable=True)
         restore = newest and {"epoch": newest.epoch, "step": newest.step, "digests": newest.digests}
         return {"restore": restore, "step": step}
+
+    async def roll_back(self, epoch: int, step: int) -> dict[str, Any]:
+        """Go back to the checkpoint after ``step`` steps, and say what the epoch restores now."""
+        undone = await self.ledger.run(lambda db: rollback.roll_back(db, epoch, step), durable=True)
+        if undone:
+            log.warning("no copy of the checkpoints after step %d is left: %d steps are trained again", step, undone)
+        self.requests.rolled_back(step)
+        return await self.join(epoch)
 
     async def commit(self, step: int, epoch: int, batch: str, digests: dict[str, str], metrics: Any) -> int:
         return await self.requests.commit(

@@ -48,6 +48,10 @@ class JoinMessage(_Ranked):
     pod: Name
 
 
+class RollbackMessage(_Message):
+    step: int = Field(ge=0)
+
+
 class BatchMessage(_Ranked):
     epoch: Epoch
     wait_seconds: Seconds = 10.0

@@ -77,6 +77,10 @@ class RequestManager:
         self._published_step = step
         self._room.fire()
 
+    def rolled_back(self, step: int) -> None:
+        """The steps from this one on are to be trained again."""
+        self.next_step = min(self.next_step, step)
+
     # -- for agent workers -----------------------------------------------------------------------------------
 
     async def next_sample(self) -> SampleId:

@@ -9,12 +9,14 @@ from typing import TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from robustrl.managers.holders import HolderMessage
 from robustrl.managers.managers import Managers
 from robustrl.managers.messages import (
     BatchMessage,
     CommitMessage,
     EngineMessage,
     JoinMessage,
+    RollbackMessage,
     RosterMessage,
     VersionMessage,
 )
@@ -38,10 +40,12 @@ class Server:
     def app(self) -> web.Application:
         app = web.Application(client_max_size=_BODY_LIMIT_BYTES, middlewares=[_refusals])
         app.router.add_post(r"/v1/epochs/{epoch:\d+}/join", self.join)
+        app.router.add_post(r"/v1/epochs/{epoch:\d+}/rollback", self.roll_back)
         app.router.add_post(r"/v1/batches/{step:\d+}", self.batch)
         app.router.add_post(r"/v1/commits/{step:\d+}", self.commit)
         app.router.add_put("/v1/versions", self.announce)
         app.router.add_get("/v1/versions/current", self.current_version)
+        app.router.add_put("/v1/versions/{root:[0-9a-f]{32}}/holders", self.hold)
         app.router.add_put("/v1/engines/{pod}", self.register)
         app.router.add_delete("/v1/engines/{pod}", self.leave)
         app.router.add_put("/v1/roster", self.roster)
@@ -55,6 +59,10 @@ class Server:
     async def join(self, request: web.Request) -> web.Response:
         await _read(request, JoinMessage)
         return web.json_response(await self._managers.join(int(request.match_info["epoch"])))
+
+    async def roll_back(self, request: web.Request) -> web.Response:
+        message = await _read(request, RollbackMessage)
+        return web.json_response(await self._managers.roll_back(int(request.match_info["epoch"]), message.step))
 
     async def batch(self, request: web.Request) -> web.Response:
         message = await _read(request, BatchMessage)
@@ -81,6 +89,10 @@ class Server:
     async def current_version(self, request: web.Request) -> web.Response:
         found = await self._managers.current_version(_after(request), _wait_seconds(request))
         return web.Response(status=204) if found is None else web.json_response(found)
+
+    async def hold(self, request: web.Request) -> web.Response:
+        message = await _read(request, HolderMessage)
+        return web.json_response(self._managers.versions.holders.announce(request.match_info["root"], message))
 
     async def register(self, request: web.Request) -> web.Response:
         report = (await _read(request, EngineMessage)).report(request.match_info["pod"])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robustrl.managers import batches, fence
+from robustrl.managers.holders import Holders
 from robustrl.managers.ledger import Ledger
 from robustrl.managers.pulse import Pulse, within
 from robustrl.managers.refusal import Refused
@@ -76,6 +77,7 @@ class Versions:
         self._on_change = on_change
         self._clock = clock
         self._pulse = Pulse()
+        self.holders = Holders(clock)
         self._known: set[str] = set()
         self.current: Announcement | None = None
 

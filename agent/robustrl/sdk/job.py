@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,13 @@ from robustrl.checkpoint.shelf import Shelf
 from robustrl.exit_status import HANDED_OVER_STATUS
 from robustrl.sdk.agent_link import AgentLink
 from robustrl.sdk.checkpointing import Checkpointer, Stateful, drop_older, write_weights
-from robustrl.sdk.ledger import Ledger
+from robustrl.sdk.ledger import Ledger, LedgerRefused
 from robustrl.sdk.worker_config import WorkerConfig
 from robustrl_api.version import Version
 
 MEMORY_SLOTS = 2
+FETCH_TRIES, FETCH_PAUSE_SECONDS = 3, 1.0
+"""Before a checkpoint is given up: a peer may be starting, a file system away for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +69,59 @@ class TrainerJob:
         Returns:
             Steps committed so far.
 
+        Where no good copy of the newest checkpoint is left for some rank, all go back to the one before, and the steps
+        after it are trained again on the same batches.
+
         Raises:
-            RuntimeError: no good copy of the checkpoint is left anywhere. The message says what was tried.
+            RuntimeError: that would be too long ago. The message says what was tried.
         """
         self._checkpointer = Checkpointer(objects)
         joined = self._ledger.join(self.rank, self.world_size, self._config.pod)
+        with self.phase("Restore"):
+            while joined["restore"] is not None:
+                path, problem = self._fetch(joined["restore"])
+                if self._all_agree(path is not None):
+                    assert path is not None
+                    self._checkpointer.load(path)
+                    break
+                joined = self._fall_back(joined["restore"], problem)
         self._next_step = int(joined["step"])
-        if joined["restore"] is not None:
-            with self.phase("Restore"):
-                self._load(joined["restore"])
         self._publish()
         return self._next_step
 
-    def _load(self, point: dict[str, Any]) -> None:
-        assert self._checkpointer is not None
+    def _fetch(self, point: dict[str, Any]) -> tuple[Path | None, str]:
+        """A verified copy of a checkpoint, the nearest there is; or why there is none."""
         roots = sorted(set(point["digests"].values()))
-        answer = self._link.ask("restore", epoch=point["epoch"], step=point["step"], roots=roots, rank=self.rank)
-        self._checkpointer.load(Path(answer["path"]))
+        for attempt in range(FETCH_TRIES):
+            try:
+                answer = self._link.ask(
+                    "restore", epoch=point["epoch"], step=point["step"], roots=roots, rank=self.rank
+                )
+                return Path(answer["path"]), ""
+            except RuntimeError as error:
+                print(f"{error} (try {attempt + 1} of {FETCH_TRIES})", file=sys.stderr, flush=True)
+                problem = str(error)
+            time.sleep(FETCH_PAUSE_SECONDS)
+        return None, problem
+
+    def _fall_back(self, point: dict[str, Any], problem: str) -> dict[str, Any]:
+        """Give up a checkpoint that some rank cannot have: the one before it is the newest then, for all ranks.
+
+        Raises:
+            RuntimeError: there is none before it that could be trained on from.
+        """
+        answer: list[Any] = [None]
+        if self.rank == 0:
+            print(f"going back to the checkpoint before step {point['step'] - 1}", file=sys.stderr, flush=True)
+            try:
+                answer = [self._ledger.roll_back(point["step"] - 1)]
+            except LedgerRefused as error:
+                answer = [str(error)]
+        if self.world_size > 1:
+            dist.broadcast_object_list(answer, src=0)
+        if not isinstance(answer[0], dict):
+            raise RuntimeError(f"{problem or 'another rank has no copy of the checkpoint'}; and {answer[0]}")
+        return answer[0]
 
     def steps(self, total: int | None = None) -> Iterator[int]:
         """The steps that remain, of `total` (the RLJob's spec.steps unless given).
@@ -151,11 +190,14 @@ class TrainerJob:
 
     def _shall_hand_over(self) -> bool:
         """Whether any rank's agent wants the trainers to end here. All ranks hear the same, once all are here."""
-        wanted = bool(self._link.ask("hand_over")["wanted"])
+        return not self._all_agree(not self._link.ask("hand_over")["wanted"])
+
+    def _all_agree(self, mine: bool) -> bool:
+        """Whether every rank says yes. All hear the same, once all have asked."""
         if self.world_size == 1:
-            return wanted
-        votes = torch.tensor([int(wanted)], device=self.device)
-        dist.all_reduce(votes, dist.ReduceOp.MAX)
+            return mine
+        votes = torch.tensor([int(mine)], device=self.device)
+        dist.all_reduce(votes, dist.ReduceOp.MIN)
         return bool(votes.item())
 
     def _seed(self, step: int) -> None:

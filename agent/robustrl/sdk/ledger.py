@@ -48,6 +48,15 @@ class Ledger:
         answer: dict[str, Any] = self._call(f"/v1/epochs/{self._epoch}/join", body)
         return answer
 
+    def roll_back(self, step: int) -> dict[str, Any]:
+        """Give up the steps after `step`, of which no checkpoint is left; they are trained again on the same batches.
+
+        Raises:
+            LedgerRefused: it is too long ago.
+        """
+        answer: dict[str, Any] = self._call(f"/v1/epochs/{self._epoch}/rollback", {"step": step})
+        return answer
+
     def batch(self, step: int, rank: int, world_size: int) -> dict[str, Any]:
         """This rank's share of the step's batch; waits until the batch is full."""
         body = {"epoch": self._epoch, "rank": rank, "world_size": world_size, "wait_seconds": 10}

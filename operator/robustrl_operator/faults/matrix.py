@@ -62,11 +62,14 @@ MATRIX: tuple[Row, ...] = (
     Row(FaultKind.TRAINER, "machine of rank 0 dead", MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False),
     Row(FaultKind.TRAINER, "trainer's machine dead", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
     Row(
-        FaultKind.TRAINER_FREEZE, "trainer's machine answers nobody for 10 s and comes back", MACHINE_GONE, "3",
+        FaultKind.TRAINER_FREEZE, "trainer's machine answers nobody for 20 s and comes back", MACHINE_GONE, "3",
         epochs=1, keeps_pod=False,
     ),
     Row(
         FaultKind.TRAINER_AND_ROLLOUT, "machines of a trainer and a rollout dead at once", MACHINE_GONE, "3",
         epochs=1, keeps_pod=False, incidents=2,
+    ),
+    Row(
+        FaultKind.TRAINERS, "machines of all trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False,
     ),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from robustrl_operator.faults.kind import FaultKind
 
 log = logging.getLogger(__name__)
 
-FREEZE_SECONDS = 10.0
+FREEZE_SECONDS = 20.0
 
 
 class Hand(Protocol):
