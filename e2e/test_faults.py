@@ -20,12 +20,22 @@ from robustrl_e2e.cluster_job import ClusterJob, sample
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 SECONDS = 120.0
+TAKEOVER_SECONDS = 5.0
+ROOM_SECONDS = 5.0
+"""For two cores that play eight machines."""
+HANGS_ARE_FOUND_SOON = {
+    "trainer": {"idleSeconds": 8},
+    "rollout": {"zeroThroughputSeconds": 8},
+    "manager": {"unansweredSeconds": 8},
+    "probeSeconds": 2,
+}
 
 
 @pytest.fixture(scope="module")
 def job(running: cluster.Cluster) -> Iterator[ClusterJob]:
     """A job with a small batch, so that two cores can play eight machines."""
     manifest = sample("faults", steps=100_000)
+    manifest["spec"]["detection"] = HANGS_ARE_FOUND_SOON
     manifest["spec"]["data"] |= {"promptsPerStep": 8, "samplesPerPrompt": 8, "concurrency": 32}
     job = ClusterJob.create(running, manifest)
     yield job
@@ -95,6 +105,24 @@ def test_a_killed_engine_restarts_in_place_and_training_goes_on(job: ClusterJob)
     assert (uids(job), job.status.epoch) == (before, epoch)
 
 
+def test_a_stopped_worker_is_found_and_restarts_in_place(job: ClusterJob) -> None:
+    settled(job)
+    before, agents, epoch = uids(job), boots(job), job.status.epoch
+    faults.stop_worker(job)
+    recovered(job, epoch)
+    assert (uids(job), boots(job)) == (before, agents)
+    assert job.status.incidents[-1].cause == "WorkerHung"
+
+
+def test_a_stopped_engine_is_found_and_restarts_in_place(job: ClusterJob) -> None:
+    settled(job)
+    before, agents, epoch = uids(job), boots(job), job.status.epoch
+    faults.stop_engine(job)
+    job.wait(lambda _: job.status.incidents[-1].cause == "EngineHung", "verdict", SECONDS)
+    settled(job)
+    assert (uids(job), boots(job), job.status.epoch) == (before, agents, epoch)
+
+
 def test_a_deleted_trainer_pod_is_replaced_by_a_rollout(job: ClusterJob) -> None:
     settled(job)
     before, epoch = uids(job), job.status.epoch
@@ -109,6 +137,8 @@ def test_a_deleted_trainer_pod_is_replaced_by_a_rollout(job: ClusterJob) -> None
     assert kept == {name: uid for name, uid in before.items() if name != lost}
     (new,) = uids(job).keys() - before.keys()
     assert "rollout" in new, "the lost capacity returns as a rollout"
+    assert job.status.incidents[-1].cause == "PodLeaving"
+    assert "rule 7" in job.status.incidents[-1].decision, "the trainers handed over at a commit"
 
 
 def test_a_dead_trainer_node_costs_one_pod_while_rollouts_generate(job: ClusterJob) -> None:
@@ -166,6 +196,17 @@ def test_the_operator_may_die_in_the_middle_of_a_recovery(job: ClusterJob, delay
     settled(job)
     assert uids(job) == before
     assert job.status.epoch == epoch + 1
+
+
+def test_another_operator_takes_over_within_seconds(job: ClusterJob) -> None:
+    settled(job)
+    before, epoch = faults.leader(job), job.status.epoch
+    struck = faults.kill_leader(job)
+    while faults.leader(job) in ("", before):
+        assert time.time() - struck < TAKEOVER_SECONDS + ROOM_SECONDS, "nobody took over"
+        time.sleep(0.1)
+    faults.kill_worker(job)
+    recovered(job, epoch)
 
 
 def test_nothing_was_lost_or_trained_twice(job: ClusterJob) -> None:
