@@ -198,8 +198,9 @@ class TrainerDetection(DocumentedModel):
     learned_multiple: int = Field(default=10, ge=2, le=1000)
     """Once the job has shown how long its phases take, the deadlines are so many times that, within
     learnedFloorSeconds and the fields above."""
-    learned_floor_seconds: Seconds = 30
-    """The shortest that a learned deadline may be."""
+    learned_floor_seconds: Seconds = 180
+    """The shortest that a learned deadline may be: longer than the longest rare wait inside a phase, such as a call to
+    a tool."""
 
 
 class RolloutDetection(DocumentedModel):

@@ -92,7 +92,7 @@ def test_deadlines_are_learned_within_floor_and_ceiling(shown: float | None, dea
 
 
 def test_a_deadline_is_learned_from_what_all_members_have_shown() -> None:
-    view = running_job()
+    view = running_job(job(detection={"trainer": {"learnedFloorSeconds": 30}}))
     for name in BOTH:
         view = saying(view, name, ago=0, activity=idle(50, idle=4.0))
     assert {analyze(view)[f"uid-{name}"].ask for name in BOTH} == {Question.WORKS}, "4 s x 10 is less than 50 s"
