@@ -198,11 +198,12 @@ async def test_an_engine_slower_than_the_trainer_still_enters(start_job):
     assert job.engine("a", "0.5"), "current when it began to pull, and within the staleness"
 
 
-async def test_an_engine_that_applies_weights_keeps_its_place_but_gets_no_turns(start_job):
+@pytest.mark.parametrize("state", ["Applying", "Leaving"])
+async def test_an_engine_that_applies_weights_or_leaves_keeps_its_place_but_gets_no_turns(start_job, state):
     job = await start_job()
     await job.announce("0.0")
     assert job.engine("a")
-    assert job.engine("a", state="Applying")
+    assert job.engine("a", state=state)
     seen = len(job.fake("a").seen)
     assert await job.batch(0, 0, wait=0.2) is None
     assert len(job.fake("a").seen) <= seen + 6
