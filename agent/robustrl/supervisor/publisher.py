@@ -58,6 +58,11 @@ class Publisher:
         """The source, once it listens."""
         return await asyncio.shield(self._source)
 
+    @property
+    def bytes_sent(self) -> int:
+        """To everybody, of all versions."""
+        return self._source.result().bytes_sent if self._source.done() else 0
+
     def see_out(self, pull: asyncio.Task[Any]) -> None:
         """Own a pull whose engine is gone, until it ends."""
         self._leaving.add(pull)
@@ -74,7 +79,7 @@ class Publisher:
         source = await self.ready()
         data = map_file(Path(path))
         manifest = Manifest.of(data, epoch=version.epoch, step=version.step, chunk_bytes=self._chunk_bytes)
-        source.hold(manifest, data)
+        source.hold(manifest, data, publisher=True)
         await self._announce(version, manifest.root)
 
     async def _announce(self, version: Version, root: str) -> None:

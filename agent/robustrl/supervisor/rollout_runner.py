@@ -138,6 +138,8 @@ class RolloutRunner:
         while True:
             self._follower.changed.clear()
             self._state.activity.enter(self._follower.state)
+            self._state.metrics.update(self._follower.metrics)
+            self._state.metrics["weight_bytes_sent_total"] = self._publisher.bytes_sent
             with contextlib.suppress(ManagersAway, ManagersRefused):
                 await self._register()
             with contextlib.suppress(TimeoutError):

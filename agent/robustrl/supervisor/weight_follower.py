@@ -8,19 +8,25 @@ knowing that it must apply a whole version before it answers anybody.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import mmap
 import random
 import shutil
+from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from robustrl.engines.adapter import EngineAdapter, EngineError
+from robustrl.supervisor.holder import Holder
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
 from robustrl.supervisor.publisher import Publisher
 from robustrl_api.version import Version
-from weightsync import Address, BadManifest, Holding, Incomplete, Manifest, fetch_manifest, pull
+from weightsync import Address, BadManifest, Holding, Incomplete, Manifest, Peer, Peers, PullStats, fetch_manifest, pull
+from weightsync import replica as life
+from weightsync.swarm.strikes import Strikes
 from weightsync.transport import TransportError
 
 log = logging.getLogger(__name__)
@@ -28,13 +34,27 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 5.0
 RETRY_SECONDS = (0.05, 2.0)
 KEPT_FILES = 2
+FINISH_ANYWAY = 0.5
+"""Part of a version from which on it is pulled to its end though there is a newer one of the same epoch."""
+REMEMBERED_SYNCS = 256
 
 
 class ReplicaState(StrEnum):
+    """The replica's state as the managers know it."""
+
     STARTING = "Starting"
     SERVING = "Serving"
     PULLING = "Pulling"
     APPLYING = "Applying"
+
+
+AS_REPORTED = {
+    life.ReplicaState.EMPTY: ReplicaState.STARTING,
+    life.ReplicaState.SERVING: ReplicaState.SERVING,
+    life.ReplicaState.PULLING: ReplicaState.PULLING,
+    life.ReplicaState.VERIFIED: ReplicaState.PULLING,
+    life.ReplicaState.APPLYING: ReplicaState.APPLYING,
+}
 
 
 @dataclass(frozen=True)
@@ -47,34 +67,51 @@ class Held:
     folder: Path
 
 
+@dataclass
+class Underway:
+    """A pull that is running, or was superseded: part of a version, which must not serve an engine."""
+
+    version: Version
+    task: asyncio.Task[Held]
+    manifest: Manifest | None = None
+    data: memoryview | None = None
+
+
 class WeightFollower:
     """Follows the managers' current version for one engine process after another."""
 
     def __init__(self, managers: ManagersClient, publisher: Publisher, folder: Path, pod: str) -> None:
         self._managers, self._publisher, self._pod = managers, publisher, pod
         self._folder = folder
-        self._torn_mark = folder / "applying"
+        self._replica = life.Replica(life.FileMark(folder / "applying"))
         self._held: Held | None = None
-        self._pull_task: asyncio.Task[Held] | None = None
-        self.state = ReplicaState.STARTING
-        self.version = ""
-        """What the engine serves; empty while it serves nothing of ours."""
+        self._underway: Underway | None = None
+        self._holder: Holder | None = None
+        self._strikes = Strikes()
+        self._seconds: deque[float] = deque(maxlen=REMEMBERED_SYNCS)
+        self.metrics: dict[str, float] = {}
+        """Of all pulls so far."""
         self.refused = False
         """Whether the engine failed at the last version it was given, or did not answer."""
         self.changed = asyncio.Event()
 
     @property
+    def version(self) -> str:
+        """What the engine serves; empty while it serves nothing of ours."""
+        return self._replica.version
+
+    @property
+    def state(self) -> ReplicaState:
+        return AS_REPORTED[self._replica.state]
+
+    @property
     def torn(self) -> bool:
         """Whether an apply was cut off: whatever the engine holds must not be served."""
-        return self._torn_mark.exists()
+        return self._replica.torn
 
     def engine_lost(self) -> None:
         """The engine process is gone, and its weights with it. What this pod's memory holds stays."""
-        self.version = ""
-        self._become(ReplicaState.STARTING)
-
-    def _become(self, state: ReplicaState) -> None:
-        self.state = state
+        self._replica.lost()
         self.changed.set()
 
     async def run(self, engine: EngineAdapter) -> None:
@@ -88,8 +125,9 @@ class WeightFollower:
                 failures, self.refused = 0, False
             except (ManagersAway, ManagersRefused, TransportError, BadManifest, Incomplete, EngineError) as error:
                 self.refused = isinstance(error, EngineError)
-                if self.state is not ReplicaState.STARTING:
-                    self._become(ReplicaState.SERVING if self.version and not self.torn else ReplicaState.STARTING)
+                if self._replica.state is life.ReplicaState.PULLING:
+                    self._replica.pull_failed()
+                self.changed.set()
                 delay = min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
                 if failures % 10 == 1:
                     log.warning("weights not updated (again in %.2f s): %s", delay, error)
@@ -98,48 +136,126 @@ class WeightFollower:
 
     async def _follow(self, engine: EngineAdapter) -> None:
         """Wait for a newer version than the engine's, pull it, apply it."""
-        path = f"/v1/versions/current?after={self.version}&wait_seconds={POLL_SECONDS}"
-        current = await self._managers.call("GET", path, seconds=POLL_SECONDS + 5)
+        current = await self._newer_than(self.version)
         if current is None:
             return
-        version = Version(current["epoch"], current["step"])
         held = self._held
-        if held is None or held.version != version:
-            held = await self._finish_pull(version, current)
-        await self._apply(engine, held)
+        if held is None or held.version != _version(current):
+            held = await self._finish_pull(current)
+        if held is not None:
+            await self._apply(engine, held)
 
-    async def _finish_pull(self, version: Version, current: dict[str, object]) -> Held:
-        """Pull in a task that outlives the engine: what it brings serves the next engine and the neighbours as well,
-        and UCX does not take kindly to being cut off in the middle of a transfer."""
-        if self._pull_task is None or self._pull_task.done():
-            self._pull_task = asyncio.create_task(self._pull(version, current), name="pull")
-        self._held = await asyncio.shield(self._pull_task)
+    async def _newer_than(self, version: str) -> dict[str, Any] | None:
+        path = f"/v1/versions/current?after={version}&wait_seconds={POLL_SECONDS}"
+        current: dict[str, Any] | None = await self._managers.call("GET", path, seconds=POLL_SECONDS + 5)
+        return current
+
+    async def _finish_pull(self, current: dict[str, Any]) -> Held | None:
+        """Pull in a task that outlives the engine: what it brings serves the next engine and the neighbours as well.
+        None if there is something newer to pull instead."""
+        version = _version(current)
+        underway = self._underway
+        self._replica.pull(str(version))
+        self.changed.set()
+        if underway is None or underway.task.done() or underway.version != version:
+            here = await self._supersede(version)
+            underway = self._underway = Underway(version, asyncio.create_task(self._pull(current, here), name="pull"))
+        watch = asyncio.create_task(self._overtaken(underway), name="watch for newer weights")
+        try:
+            await asyncio.wait({underway.task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watch.cancel()
+        if not underway.task.done():
+            return None
+        self._held = await underway.task
         return self._held
+
+    async def _overtaken(self, underway: Underway) -> None:
+        """Return when a newer version makes this one not worth its rest."""
+        while True:
+            newer = None
+            with contextlib.suppress(ManagersAway, ManagersRefused):
+                newer = await self._newer_than(str(underway.version))
+            if newer is None:
+                await asyncio.sleep(RETRY_SECONDS[0])
+            elif _version(newer).epoch != underway.version.epoch or await self._part_here(underway) < FINISH_ANYWAY:
+                return
+            else:
+                await asyncio.wait({underway.task})
+
+    async def _part_here(self, underway: Underway) -> float:
+        if underway.manifest is None:
+            return 0.0
+        have = (await self._publisher.ready()).verified(underway.manifest.root)
+        return have.bit_count() / max(1, len(underway.manifest.chunks))
+
+    async def _supersede(self, version: Version) -> Holding | None:
+        """End a pull that is not wanted any more. What this pod's memory has already: a whole version, or part of the
+        one whose pull ended, unless that is of another epoch and so void."""
+        last = self._underway
+        if last is not None and not last.task.done():
+            last.task.cancel()
+            await asyncio.wait({last.task})  # nothing is written to its memory after this
+        if last is not None and last.manifest is not None and last.data is not None and not _succeeded(last.task):
+            source = await self._publisher.ready()
+            have = source.verified(last.manifest.root)
+            source.drop(last.manifest.root)
+            if last.version.epoch == version.epoch and have:
+                return Holding(last.manifest, last.data, have)
+        return Holding(self._held.manifest, self._held.data) if self._held else None
 
     def close(self) -> None:
         """Leave a pull that is under way to end by itself; its own deadlines bound it."""
-        if self._pull_task is not None and not self._pull_task.done():
-            self._publisher.see_out(self._pull_task)
+        if self._holder is not None:
+            self._holder.close()
+        if self._underway is not None and not self._underway.task.done():
+            self._publisher.see_out(self._underway.task)
 
-    async def _pull(self, version: Version, current: dict[str, object]) -> Held:
-        self._become(ReplicaState.PULLING)
-        sources = self._sources(current)
-        manifest = await self._manifest(version, str(current["root"]), sources)
+    async def _pull(self, current: dict[str, Any], here: Holding | None) -> Held:
+        version = _version(current)
+        source = await self._publisher.ready()
+        if self._holder is None:
+            assert self._publisher.address is not None, "set before it is ready"
+            self._holder = Holder(self._managers, source, self._publisher.address)
+        addresses = self._sources(current)
+        manifest = await self._manifest(version, str(current["root"]), addresses)
         folder = self._folder / str(version)
         folder.mkdir(parents=True, exist_ok=True)
         data = _shadow(folder / "model.safetensors", manifest.size_bytes)
-        held = Holding(self._held.manifest, self._held.data) if self._held else None
-        stats = await pull(manifest, sources, data, held=held)
+        assert self._underway is not None, "this task is its"
+        self._underway.manifest, self._underway.data = manifest, data
+        publisher = str(current["publisher"])
+        peers = Peers([Peer(str(a), publisher=str(a) == publisher) for a in addresses])
+        self._holder.announce(manifest, peers)
+        stats = await pull(
+            manifest, peers, data, source=source, me=self._holder.me, held=here, strikes=self._strikes
+        )  # fmt: skip
+        self._count(version, stats)
+        self._drop_old(version)
+        self._holder.announce(manifest, peers)  # all of it now
+        return Held(version, manifest, data.toreadonly(), folder)
+
+    def _count(self, version: Version, stats: PullStats) -> None:
         log.info(
             "pulled %s: %d bytes in %.3f s from %d sources, %d bytes were here already",
             version, stats.bytes_pulled, stats.seconds, stats.sources, stats.bytes_skipped,
         )  # fmt: skip
-        self._drop_old(version)
-        # The torch side loads the file; this side goes on serving the same pages to neighbours.
-        (await self._publisher.ready()).hold(manifest, data)
-        return Held(version, manifest, data.toreadonly(), folder)
+        self._seconds.append(stats.seconds)
+        ordered = sorted(self._seconds)
+        for percent in (50, 95, 99):
+            self.metrics[f"weight_sync_seconds_p{percent}"] = ordered[
+                min(len(ordered) - 1, len(ordered) * percent // 100)
+            ]
+        for name, value in (
+            ("weight_bytes_verified_total", stats.bytes_pulled),
+            ("weight_bytes_skipped_total", stats.bytes_skipped),
+            ("weight_bytes_wasted_total", stats.bytes_wasted),
+            ("weight_strikes_total", stats.strikes),
+            ("weight_syncs_total", 1),
+        ):
+            self.metrics[name] = self.metrics.get(name, 0.0) + value
 
-    def _sources(self, current: dict[str, object]) -> list[Address]:
+    def _sources(self, current: dict[str, Any]) -> list[Address]:
         """Neighbours first, in random order so that nobody is everybody's choice; the publisher last."""
         holders = current.get("holders") or []
         assert isinstance(holders, list)
@@ -159,18 +275,32 @@ class WeightFollower:
 
     async def _apply(self, engine: EngineAdapter, held: Held) -> None:
         """Make the engine serve what is held."""
-        self._become(ReplicaState.APPLYING)
-        self._torn_mark.write_text(str(held.version))
-        await engine.apply_weights(held.folder, str(held.version))
-        self._torn_mark.unlink()
-        self.version = str(held.version)
-        self._become(ReplicaState.SERVING)
+        self._replica.have(str(held.version))
+        self._replica.apply(str(held.version))
+        self.changed.set()
+        try:
+            await engine.apply_weights(held.folder, str(held.version))
+        except EngineError:
+            self._replica.apply_failed()
+            raise
+        finally:
+            self.changed.set()
+        self._replica.applied()
+        self.changed.set()
 
     def _drop_old(self, newest: Version) -> None:
         folders = sorted((f for f in self._folder.iterdir() if f.is_dir()), key=lambda f: f.stat().st_mtime)
         for folder in folders[:-KEPT_FILES]:
             if folder.name != str(newest):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _succeeded(task: asyncio.Task[Held]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _version(current: dict[str, Any]) -> Version:
+    return Version(int(current["epoch"]), int(current["step"]))
 
 
 def _shadow(path: Path, size_bytes: int) -> memoryview:
