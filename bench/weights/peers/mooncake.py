@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 HERE = str(Path(__file__).parent)
 sys.path[:] = [entry for entry in sys.path if entry != HERE]  # this file has the package's name
 from mooncake.engine import TransferEngine  # noqa: E402
@@ -17,11 +19,11 @@ PACKAGES = ("numpy", "mooncake-transfer-engine-non-cuda")
 CHUNK = 16 << 20
 
 
-def engine_with(array: object) -> TransferEngine:
+def engine_with(array: np.ndarray) -> TransferEngine:
     engine = TransferEngine()
     if engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", ""):
         raise SystemExit("TransferEngine.initialize failed")
-    if engine.register_memory(array.ctypes.data, array.nbytes):  # type: ignore[attr-defined]
+    if engine.register_memory(array.ctypes.data, array.nbytes):
         raise SystemExit("register_memory failed")
     return engine
 

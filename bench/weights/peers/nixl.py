@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 HERE = str(Path(__file__).parent)
 sys.path[:] = [entry for entry in sys.path if entry != HERE]  # this file has the package's name
 from nixl._api import nixl_agent, nixl_agent_config  # noqa: E402
@@ -15,15 +17,16 @@ sys.path.append(HERE)
 from bytes_of import empty, ready, report, weights  # noqa: E402
 
 PACKAGES = ("numpy", "nixl")
+CHUNK = 16 << 20
 POLL_SECONDS = 0.0005
 
 
-def agent_with(name: str, array: object) -> tuple[nixl_agent, list[tuple[int, int, int]]]:
-    """An agent, and the one region of memory that it has registered."""
+def agent_with(name: str, array: np.ndarray) -> tuple[nixl_agent, list[tuple[int, int, int]]]:
+    """An agent, and the chunks of the memory that it has registered."""
     agent = nixl_agent(name, nixl_agent_config(backends=["UCX"]))
-    region = (array.ctypes.data, array.nbytes, 0)  # type: ignore[attr-defined]
-    agent.register_memory([(*region, "")], "DRAM")
-    return agent, [region]
+    start, size = array.ctypes.data, array.nbytes
+    agent.register_memory([(start, size, 0, "")], "DRAM")
+    return agent, [(start + offset, min(CHUNK, size - offset), 0) for offset in range(0, size, CHUNK)]
 
 
 def send(size: int) -> None:
