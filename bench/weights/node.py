@@ -84,7 +84,7 @@ class Node:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return {
             "ended": ended, "seconds": ended - began, "error": error, "cpu_seconds": spent,
-            "grown_bytes": peak - before,
+            "grown_bytes": max(0, peak - before),
         }  # fmt: skip
 
     async def check(self) -> dict[str, Any]:
