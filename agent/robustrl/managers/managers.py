@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from robustrl.managers import batches, fence, groups, ledger, rollback
@@ -137,6 +138,7 @@ class Managers:
             "episodes_running": self.workers.episodes_running,
             "engines": [_engine(engine) for engine in self.rollouts.engines],
             "groups": states,
+            "weights": self._spread(),
             "error": self.requests.error,
         }
 
@@ -158,6 +160,11 @@ class Managers:
                 if _holds(engine, announcement.version)
             ],
         }
+
+    def _spread(self) -> dict[str, float]:
+        """How well the current weights are spread over the rollouts."""
+        current = self.versions.current
+        return {} if current is None else asdict(self.versions.holders.coverage(current.root))
 
     def _on_version(self, version: Version) -> None:
         self.rollouts.set_current(version)

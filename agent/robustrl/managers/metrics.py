@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+WEIGHTS = {
+    "holders": "Rollouts that hold chunks of the current weights.",
+    "complete": "Rollouts that hold all of the current weights.",
+    "fewest_copies": "Copies of the rarest chunk of the current weights among rollouts.",
+    "mean_copies": "Copies of a chunk of the current weights among rollouts.",
+}
+
 
 def exposition(progress: dict[str, Any]) -> str:
     """Text of what ``GET /v1/progress`` says."""
@@ -19,6 +26,9 @@ def _lines(progress: dict[str, Any]) -> Iterator[str]:
     yield from _one("robustrl_episodes_running", "gauge", "Episodes in flight.", progress["episodes_running"])
     if progress["reward_mean"] is not None:
         yield from _one("robustrl_reward_mean", "gauge", "Of the last step.", progress["reward_mean"])
+    for name, text in WEIGHTS.items():
+        if name in progress["weights"]:
+            yield from _one(f"robustrl_weights_{name}", "gauge", text, progress["weights"][name])
     yield from _head("robustrl_groups", "gauge", "Groups by state.")
     for state, number in progress["groups"].items():
         yield f'robustrl_groups{{state="{state}"}} {number}'
