@@ -72,7 +72,7 @@ class RolloutRunner:
         """The managers send no more turns to an engine that leaves; those under way are seen out."""
         self._leaving = True
         self._follower.changed.set()
-        while self._follower.state is ReplicaState.SERVING and await self._busy():  # noqa: ASYNC110 - an engine's queue
+        while self._follower.state is not ReplicaState.STARTING and await self._busy():  # noqa: ASYNC110 - its queue
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     async def _busy(self) -> bool:
