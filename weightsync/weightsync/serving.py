@@ -52,6 +52,11 @@ class Serving:
         self._news: asyncio.TimerHandle | None = None
         self._last_news = 0.0
 
+    @property
+    def name(self) -> str:
+        """Of the puller, once it has said it."""
+        return self._puller.name
+
     async def run(self) -> None:
         """Serve until the puller leaves or the connection fails."""
         try:

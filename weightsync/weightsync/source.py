@@ -119,7 +119,8 @@ class Source:
             return
         held.offer.have |= chunks
         for puller in self._pullers.values():
-            puller.news(root)
+            if chunks & ~held.offer.view.have(puller.name):
+                puller.news(root)
 
     def verified(self, root: str) -> chunk_set.ChunkSet:
         """The chunks of a version that are here."""

@@ -84,13 +84,14 @@ class Serving:
     # What is said to them.
 
     def gained(self, root: str, chunk: int) -> None:
-        """There is one chunk more to give: tell those who are connected, not too often."""
+        """There is one chunk more to give: tell those who are connected and lack it, not too often."""
         offer = self.offers.get(root)
         if offer is None:
             return
         offer.have |= 1 << chunk
         for channel in self._channels.values():
-            if not channel.news_due and channel.root == root:
+            known = offer.view.have(channel.puller.peer.name) >> chunk & 1
+            if not channel.news_due and channel.root == root and not known:
                 channel.news_due = True
                 due = channel.last_news + self._net.news_seconds
                 self._net.clock.at(due, self._node.receive, self._news, (channel,))
