@@ -32,6 +32,8 @@ class SwarmConfig:
     that pull from it, so that those who come late are asked as much as those who came first."""
     review_seconds: float = 0.5
     """How often it is thought over whom to be connected to, while there are others."""
+    rotate_seconds: float = 1.0
+    """Least time between two sources that are left because nobody connected has anything that is missing."""
     connect_seconds: float = 10.0
     tries: int = 3
     """Failures in a row after which a source rests for `rest_seconds`."""

@@ -143,6 +143,7 @@ class PullState:
         """Those of the sources that are connected."""
         self._review_at = 0.0
         """When it is to be thought over again whom to connect to."""
+        self._rotate_at = 0.0
         self._requests: dict[int, _Request] = {}
         self._attempts = 0
         self._largest = max(sizes, default=0)
@@ -470,8 +471,9 @@ class PullState:
             return []
         active = [source for source in sources if source.active]
         waiting = any(s.phase is Phase.IDLE and not self._quarantined(now, s) for s in sources)
-        if not active or not waiting:
+        if not active or not waiting or now < self._rotate_at:
             return []
+        self._rotate_at = now + self._config.rotate_seconds
         useless = self._rng.choice(active)
         useless.mutual = False
         self._open.pop(useless.name, None)
