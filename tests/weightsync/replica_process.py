@@ -61,6 +61,8 @@ class Replica:
         return self.wait(self.tell(do, **fields))
 
     def signal(self, number: signal.Signals) -> None:
+        if not self.alive:
+            return
         os.kill(self.pid, number)
         if number is signal.SIGKILL:
             self.alive = False
