@@ -111,7 +111,13 @@ class Agent:
         await self._managers.close()
 
     async def _apply(self, assignment: Assignment) -> None:
-        """Become what the assignment says. The same role in the same epoch goes on undisturbed."""
+        """Become what the assignment says. The same role in the same epoch goes on undisturbed.
+
+        An operator that has been overtaken may still say what was true before; epochs never go back.
+        """
+        if assignment.epoch < max(self._state.epoch, self._memory.started_epoch()):
+            log.warning("an assignment of epoch %d comes too late: epoch %d rules", assignment.epoch, self._state.epoch)
+            return
         if self._config.role is not Role.MANAGER:
             self._managers.url = assignment.manager
         wanted = _played(assignment)

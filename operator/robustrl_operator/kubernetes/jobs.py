@@ -35,6 +35,7 @@ class Jobs:
         self._running: dict[str, tuple[Reconciler, asyncio.Task[None]]] = {}
         self._invalid: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def attach(self, body: KubernetesBody) -> None:
         self._body = body
@@ -42,6 +43,8 @@ class Jobs:
     def seen(self, obj: Object) -> None:
         """An RLJob came or changed."""
         assert self._body is not None
+        if self._closed:
+            return
         if (obj.get("spec") or {}).get("managedBy", CONTROLLER) != CONTROLLER:
             return
         self._body.take_job(obj)
@@ -130,6 +133,8 @@ class Jobs:
         return {"key": key, "status": status, "pods": pods}
 
     async def close(self) -> None:
+        """Act no more: not for the jobs there are, and not for any that is still heard of."""
+        self._closed = True
         tasks = [*(task for _, task in self._running.values()), *self._telling]
         for task in tasks:
             task.cancel()

@@ -72,6 +72,7 @@ class Elector:
     ) -> None:
         self._client, self._namespace, self._me, self._clock = client, namespace, me, clock
         self._observed: Observed | None = None
+        self._given_back = False
         self.leading = False
 
     async def lead(self) -> None:
@@ -98,6 +99,7 @@ class Elector:
 
     async def release(self) -> None:
         """Give the lease back, so that the next one need not wait for it to run out."""
+        self._given_back = True
         if not self.leading:
             return
         self.leading = False
@@ -133,7 +135,7 @@ class Elector:
         spec = lease.spec or LeaseSpec()
         holder, renewals = spec.holderIdentity or "", str(spec.renewTime)
         self._observed = observe(self._observed, holder, renewals, self._clock())
-        if not may_take(self._observed, self._me, self._clock()):
+        if self._given_back or not may_take(self._observed, self._me, self._clock()):
             return False
         lease.spec = self._spec((spec.leaseTransitions or 0) + (holder != self._me))
         await self._client.replace(lease)

@@ -144,11 +144,12 @@ class Operator:
         return await _listen(app, self._settings.http_port)
 
     async def _close(self, tasks: list[asyncio.Task[Any]], servers: list[web.AppRunner]) -> None:
+        # Nobody else may act before this operator has stopped acting, and nobody shall wait for the rest.
+        await self._jobs.close()
+        await self._elector.release()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._jobs.close()
-        await self._elector.release()
         for server in servers:
             with contextlib.suppress(Exception):
                 await server.cleanup()

@@ -157,3 +157,14 @@ async def test_who_finds_another_in_the_lease_stops_at_once(server: Server) -> N
     with pytest.raises(LeaseLost):
         async with asyncio.timeout(lease.RENEW_DEADLINE_SECONDS):
             await first.keep()
+
+
+async def test_who_gave_its_lease_back_does_not_take_it_again(server: Server) -> None:
+    first = elector(server, "a")
+    await first.lead()
+    keep = asyncio.create_task(first.keep())
+    await first.release()
+    await asyncio.sleep(3 * lease.RETRY_SECONDS)
+    assert server.holder == ""
+    keep.cancel()
+    await asyncio.gather(keep, return_exceptions=True)
