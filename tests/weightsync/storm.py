@@ -117,14 +117,17 @@ async def fetch_all(port: int, seconds: float) -> None:
             if place != DATA[chunk * CHUNK :][:CHUNK]:
                 raise SystemExit("other bytes arrived than were sent")
 
+    failed: Exception | None = None
     try:
         async with asyncio.TaskGroup() as lanes:
             lanes.create_task(lane())
             lanes.create_task(lane())
     except* TransportError as errors:
-        raise errors.exceptions[0] from None
+        failed = errors.exceptions[0]
     finally:
         await connection.close()
+    if failed is not None:  # not above: what is raised there may come out as a group
+        raise failed
 
 
 async def connects(peers: Peers, rng: random.Random, until: float) -> str:
