@@ -117,17 +117,14 @@ async def fetch_all(port: int, seconds: float) -> None:
             if place != DATA[chunk * CHUNK :][:CHUNK]:
                 raise SystemExit("other bytes arrived than were sent")
 
-    failed: Exception | None = None
+    lanes = [asyncio.create_task(lane()) for _ in range(2)]
     try:
-        async with asyncio.TaskGroup() as lanes:
-            lanes.create_task(lane())
-            lanes.create_task(lane())
-    except* TransportError as errors:
-        failed = errors.exceptions[0]
+        await asyncio.gather(*lanes)
     finally:
+        for each in lanes:
+            each.cancel()
+        await asyncio.gather(*lanes, return_exceptions=True)
         await connection.close()
-    if failed is not None:  # not above: what is raised there may come out as a group
-        raise failed
 
 
 async def connects(peers: Peers, rng: random.Random, until: float) -> str:
