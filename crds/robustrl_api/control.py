@@ -13,6 +13,12 @@ from pydantic import Field
 from robustrl_api.base import ApiModel
 from robustrl_api.names import Role
 
+IDLE = "idle"
+"""Under this name `Activity.shown` has the longest standstill that ended by itself."""
+LEAVE_MARGIN_SECONDS = 4.0
+"""Of a pod's grace period, kept for the checkpoint's way to storage and for ending its processes: whoever has not
+handed over by then does not any more."""
+
 
 class ChildState(StrEnum):
     """What the process under the agent's care is doing."""

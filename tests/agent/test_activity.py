@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from robustrl.supervisor.activity import IDLE, KNOWN_AFTER, ActivityWatch
+from robustrl.supervisor.activity import KNOWN_AFTER, ActivityWatch
 from robustrl.supervisor.cpu_time import STOPPED, CpuMeter, ProcessTime
+from robustrl_api.control import IDLE
 
 
 @dataclass

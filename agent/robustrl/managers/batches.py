@@ -19,6 +19,9 @@ from robustrl.managers.refusal import Refused
 # Payloads of the last consumed steps stay readable, to look into what a step was trained on.
 _KEEP_PAYLOAD_STEPS = 5
 
+OF_BATCH = "prompt_index IN (SELECT prompt_index FROM batch_groups WHERE step = ?)"
+"""The groups, or trajectories, of a step's batch."""
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -125,9 +128,8 @@ def _form(db: sqlite3.Connection, step: int, size: int) -> str | None:
 
 def move(db: sqlite3.Connection, step: int, before: str, after: str) -> int:
     """Change the state of a batch's groups and trajectories. Returns how many groups had the state before."""
-    members = "prompt_index IN (SELECT prompt_index FROM batch_groups WHERE step = ?)"
-    db.execute(f"UPDATE trajectories SET state = ? WHERE {members} AND state = ?", (after, step, before))
-    return db.execute(f"UPDATE groups SET state = ? WHERE {members} AND state = ?", (after, step, before)).rowcount
+    db.execute(f"UPDATE trajectories SET state = ? WHERE {OF_BATCH} AND state = ?", (after, step, before))
+    return db.execute(f"UPDATE groups SET state = ? WHERE {OF_BATCH} AND state = ?", (after, step, before)).rowcount
 
 
 def _consume(db: sqlite3.Connection, step: int) -> float | None:
@@ -141,11 +143,7 @@ def _consume(db: sqlite3.Connection, step: int) -> float | None:
 
 
 def _forget_payloads(db: sqlite3.Connection, step: int) -> None:
-    db.execute(
-        "UPDATE trajectories SET payload = NULL "
-        "WHERE prompt_index IN (SELECT prompt_index FROM batch_groups WHERE step = ?)",
-        (step,),
-    )
+    db.execute(f"UPDATE trajectories SET payload = NULL WHERE {OF_BATCH}", (step,))
 
 
 def _check_order(db: sqlite3.Connection, step: int) -> None:

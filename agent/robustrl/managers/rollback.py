@@ -34,9 +34,8 @@ def undone_total(db: sqlite3.Connection) -> int:
 
 
 def _undo(db: sqlite3.Connection, step: int) -> None:
-    members = "prompt_index IN (SELECT prompt_index FROM batch_groups WHERE step = ?)"
     (lacking,) = db.execute(
-        f"SELECT COUNT(*) FROM trajectories WHERE {members} AND payload IS NULL", (step,)
+        f"SELECT COUNT(*) FROM trajectories WHERE {batches.OF_BATCH} AND payload IS NULL", (step,)
     ).fetchone()
     if lacking:
         raise Refused("TooLongAgo", f"the batch of step {step} is not kept any more: it cannot be trained again")

@@ -50,6 +50,9 @@ class EngineState(StrEnum):
     """Its pod is about to go: it answers what it has been asked and is asked nothing more."""
 
 
+_ASKED_NOTHING = frozenset({EngineState.APPLYING, EngineState.LEAVING})
+
+
 class NoEngine(Exception):
     """No engine gave an answer before the deadline. Nobody's fault but the engines'."""
 
@@ -250,15 +253,7 @@ class RolloutManager:
 
     def _is_routable(self, engine: Engine) -> bool:
         alive = self._clock() - engine.last_seen < _LEASE_SECONDS
-        return (
-            alive
-            and engine.admitted
-            and engine.report.state
-            not in (
-                EngineState.APPLYING,
-                EngineState.LEAVING,
-            )
-        )
+        return alive and engine.admitted and engine.report.state not in _ASKED_NOTHING
 
     async def _ask(self, engine: Engine, request: TurnRequest, deadline: float) -> EngineAnswer:
         call = asyncio.create_task(self._client.generate(engine.report.url, request, self._turn_timeout))

@@ -93,6 +93,8 @@ class TrainerJob:
         """A verified copy of a checkpoint, the nearest there is; or why there is none."""
         roots = sorted(set(point["digests"].values()))
         for attempt in range(FETCH_TRIES):
+            if attempt:
+                time.sleep(FETCH_PAUSE_SECONDS)
             try:
                 answer = self._link.ask(
                     "restore", epoch=point["epoch"], step=point["step"], roots=roots, rank=self.rank
@@ -101,7 +103,6 @@ class TrainerJob:
             except RuntimeError as error:
                 print(f"{error} (try {attempt + 1} of {FETCH_TRIES})", file=sys.stderr, flush=True)
                 problem = str(error)
-            time.sleep(FETCH_PAUSE_SECONDS)
         return None, problem
 
     def _fall_back(self, point: dict[str, Any], problem: str) -> dict[str, Any]:

@@ -10,10 +10,9 @@ import collections
 import time
 from collections.abc import Callable
 
-from robustrl_api.control import Activity
+from robustrl_api.control import IDLE, Activity
 
 Clock = Callable[[], float]
-IDLE = "idle"
 KNOWN_AFTER = 3
 """A phase that has ended so many times is known well enough to expect the next one to be alike."""
 REMEMBERED = 50

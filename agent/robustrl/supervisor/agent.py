@@ -22,14 +22,11 @@ from robustrl.supervisor.rollout_runner import RolloutRunner
 from robustrl.supervisor.runner import Runner
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.trainer_runner import TrainerRunner
-from robustrl_api.control import Assignment, Child, Complaint
+from robustrl_api.control import LEAVE_MARGIN_SECONDS, Assignment, Child, Complaint
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 
 log = logging.getLogger(__name__)
-
-LEAVE_MARGIN_SECONDS = 4.0
-"""Of the grace period, kept for the checkpoint's way to storage and for ending the processes."""
 
 
 class Agent:

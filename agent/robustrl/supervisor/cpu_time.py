@@ -6,11 +6,10 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+
+from robustrl.supervisor.proc_stat import STATE, SYSTEM_TICKS, USER_TICKS, read_stat
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_STATE, _USER_TICKS, _SYSTEM_TICKS = 0, 11, 12
-"""Fields of /proc/PID/stat (proc(5)), counted after the command's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +22,11 @@ class ProcessTime:
 
 def process_time(pid: int) -> ProcessTime | None:
     """None where the process is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
+    fields = read_stat(pid)
+    if fields is None:
         return None
-    ticks = int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
-    return ProcessTime(ticks / TICKS_PER_SECOND, fields[_STATE] == "T")
+    ticks = int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])
+    return ProcessTime(ticks / TICKS_PER_SECOND, fields[STATE] == "T")
 
 
 class CpuMeter:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from robustrl_api.control import AgentReport
+from robustrl_api.control import IDLE, AgentReport
 from robustrl_api.names import Role
 from robustrl_api.spec import TrainerDetection
 from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
 from robustrl_operator.view import JobView, PodView
 
-IDLE = "idle"
-"""Under this name agents report the longest standstill that ended by itself."""
 FREE_PHASES = frozenset({"", "Train", "Wait"})
 """Phases of a trainer without a lease: waiting for a batch is not its fault, and training is watched by its work."""
 APPLYING = "Applying"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from robustrl_api.control import LEAVE_MARGIN_SECONDS
 from robustrl_api.names import Role
 from robustrl_api.spec import Strategy
 from robustrl_api.status import Scope
 from robustrl_operator.analyze.verdict import Cause, Health, Verdict
 from robustrl_operator.view import JobView, PodView
 
-MARGIN = timedelta(seconds=4)
-"""What the agent keeps of the grace period for itself, too."""
+MARGIN = timedelta(seconds=LEAVE_MARGIN_SECONDS)
 
 
 def judge(view: JobView, pod: PodView) -> Verdict | None:

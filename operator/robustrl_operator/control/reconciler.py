@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
 from robustrl_api.job import RLJob
 from robustrl_api.status import RLJobStatus
-from robustrl_operator.analyze import analyze
+from robustrl_operator.analyze import Detector, analyze
 from robustrl_operator.control.body import Body, StatusConflict
-from robustrl_operator.control.detectors import load_detectors
 from robustrl_operator.control.hub import Clock, ControlHub
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.plan import DeletePod, Plan, ProbePod, plan
@@ -45,10 +44,18 @@ class Watcher:
 class Reconciler:
     """Keeps one job as it should be, until it is gone."""
 
-    def __init__(self, key: str, body: Body, hub: ControlHub, prober: Prober, clock: Clock) -> None:
+    def __init__(
+        self,
+        key: str,
+        body: Body,
+        hub: ControlHub,
+        prober: Prober,
+        clock: Clock,
+        detectors: Sequence[Detector] = (),
+    ) -> None:
         self.key = key
         self.watch = Watcher()
-        self._detectors = load_detectors()
+        self._detectors = detectors
         self._body, self._hub, self._prober, self._clock = body, hub, prober, clock
         self._since = clock()
         self._woken = asyncio.Event()

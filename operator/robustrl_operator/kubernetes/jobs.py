@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from robustrl_api.names import CONTROLLER
+from robustrl_operator.control.detectors import load_detectors
 from robustrl_operator.control.hub import Clock, ControlHub, PodIdentity
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
@@ -35,6 +36,7 @@ class Jobs:
         self._running: dict[str, tuple[Reconciler, asyncio.Task[None]]] = {}
         self._invalid: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._detectors = load_detectors()
         self._closed = False
 
     def attach(self, body: KubernetesBody) -> None:
@@ -60,7 +62,7 @@ class Jobs:
         self.wake(key)
 
     def _start(self, key: str, body: KubernetesBody) -> None:
-        reconciler = Reconciler(key, body, self.hub, self.prober, self._clock)
+        reconciler = Reconciler(key, body, self.hub, self.prober, self._clock, self._detectors)
         task = asyncio.create_task(reconciler.run(), name=f"reconcile-{key}")
         task.add_done_callback(lambda done: self._ended(key, done))
         self._running[key] = (reconciler, task)

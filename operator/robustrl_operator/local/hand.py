@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from pathlib import Path
 
+from robustrl.supervisor.proc_stat import PARENT, SESSION, read_stat
 from robustrl_api.names import Role
 from robustrl_operator.local.body import LocalBody
 from robustrl_operator.local.pod_process import PodProcess
@@ -24,9 +24,11 @@ class LocalHand:
         return [pod.name for pod in self._body.playing(role)]
 
     async def signal_child(self, pod: str, number: signal.Signals) -> None:
+        """It leads a session of its own, below the agent; the warm worker does not."""
         agent = self._pod(pod).agent
         for pid in self._pod(pod).descendants():
-            if agent and _stat(pid, PARENT) == agent.pid and _stat(pid, SESSION) == pid:
+            stat = read_stat(pid)
+            if agent and stat and (int(stat[PARENT]), int(stat[SESSION])) == (agent.pid, pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
                 return
@@ -54,15 +56,3 @@ class LocalHand:
 async def _thaw(pod: PodProcess, seconds: float) -> None:
     await asyncio.sleep(seconds)
     pod.thaw()
-
-
-PARENT, SESSION = 1, 3
-"""Fields of /proc/PID/stat, counted after the command's name. The process under the agent's care leads a session of
-its own; the warm worker does not."""
-
-
-def _stat(pid: int, field: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[field])
-    except OSError:
-        return -1

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from robustrl.supervisor.proc_stat import PARENT, read_stat
 from robustrl.supervisor.process import die_with_parent
 from robustrl_api.names import Role
 from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig
@@ -156,9 +157,9 @@ def _descendants(root: int) -> list[int]:
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                stat = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-                parents[int(entry.name)] = int(stat[1])
+            stat = read_stat(int(entry.name))
+            if stat is not None:
+                parents[int(entry.name)] = int(stat[PARENT])
     below: list[int] = []
     frontier = {root}
     while frontier:

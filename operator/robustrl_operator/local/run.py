@@ -22,6 +22,7 @@ from aiohttp import web
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.status import RLJobStatus, has_ended
+from robustrl_operator.control.detectors import load_detectors
 from robustrl_operator.control.hub import ControlHub
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
@@ -63,7 +64,7 @@ class LocalRun:
         self._hand = LocalHand(self.body)
         self.hub = ControlHub(now, lambda _identity: self._wake())
         self._prober = Prober(now, self._wake)
-        self.reconciler = Reconciler(self.job.metadata.name, self.body, self.hub, self._prober, now)
+        self.reconciler = Reconciler(self.job.metadata.name, self.body, self.hub, self._prober, now, load_detectors())
         server = await self._serve(port)
         tasks = [
             asyncio.create_task(self.reconciler.run(), name="reconcile"),

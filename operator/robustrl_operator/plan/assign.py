@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import xxhash
 
 from robustrl_api.control import Assignment, Peer
@@ -24,13 +26,21 @@ def assignments(view: JobView, rendezvous_base: int = 29_500) -> dict[str, Assig
     peers = tuple(
         _peer(view, pod) for pod in sorted(view.pods, key=lambda p: p.name) if pod.address and not pod.deleting
     )
-    stand_by = standbys(view)
-    return {pod.uid: _sealed(_assignment(view, pod, peers, stand_by, rendezvous_base)) for pod in view.pods}
+    alike = _Alike(peers, standbys(view), shall_hand_over(view), _rendezvous(view, rendezvous_base))
+    return {pod.uid: _sealed(_assignment(view, pod, alike)) for pod in view.pods}
 
 
-def _assignment(
-    view: JobView, pod: PodView, peers: tuple[Peer, ...], stand_by: frozenset[str], rendezvous_base: int
-) -> Assignment:
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """What depends on the job alone, worked out once for all its pods."""
+
+    peers: tuple[Peer, ...]
+    stand_by: frozenset[str]
+    hand_over: bool
+    rendezvous: str
+
+
+def _assignment(view: JobView, pod: PodView, alike: _Alike) -> Assignment:
     role = view.current_role(pod)
     outdated = pod.attempt < view.status.attempt
     active = not (view.spec.suspend or has_ended(view.status) or outdated)
@@ -39,9 +49,9 @@ def _assignment(
         epoch=view.status.epoch,
         run=active and role in (Role.ROLLOUT, Role.MANAGER, Role.SERVICE),
         manager=_manager_url(view),
-        peers=tuple(peer for peer in peers if peer.pod != pod.name),
+        peers=tuple(peer for peer in alike.peers if peer.pod != pod.name),
         heartbeat_seconds=float(view.spec.detection.heartbeat_seconds),
-        standby=pod.uid in stand_by,
+        standby=pod.uid in alike.stand_by,
         end_life=next((each.life for each in view.status.convictions if each.uid == pod.uid), ""),
     )
     if pod.uid not in view.member_by_uid:
@@ -52,8 +62,8 @@ def _assignment(
             "run": active and _trainers_may_run(view),
             "rank": view.member_by_uid[pod.uid].rank,
             "world_size": trainer.replicas * trainer.processes_per_pod,
-            "rendezvous": _rendezvous(view, rendezvous_base),
-            "hand_over": shall_hand_over(view),
+            "rendezvous": alike.rendezvous,
+            "hand_over": alike.hand_over,
         }
     )
 
