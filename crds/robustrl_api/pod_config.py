@@ -29,7 +29,10 @@ class ManagerConfig(ApiModel):
     concurrency: int = Field(default=64, ge=1)
     turn_timeout_seconds: float = Field(default=30.0, gt=0)
     episode_timeout_seconds: float = Field(default=120.0, gt=0)
+    keep_batches: int = Field(default=5, ge=5)
     seed: int = 0
+    replay: bool = False
+    """Serve the batches that the ledger has, and generate none."""
     mode: Literal["Sync", "Async"] = "Async"
 
 

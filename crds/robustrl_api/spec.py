@@ -138,6 +138,9 @@ class Data(DocumentedModel):
     """A turn that takes longer is done again on another engine."""
     episode_timeout_seconds: Seconds = 600
     """A trajectory that takes longer is given up and another prompt takes its place."""
+    keep_batches: int = Field(default=5, ge=5, le=100_000_000)
+    """Steps whose trajectories stay in the ledger after they were trained on. No rollback and no replay of the audit
+    reaches further back; as many as there are steps keeps them all."""
 
 
 class Standby(DocumentedModel):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.local.conftest import example, running
 
+from robustrl.audit import report
 from robustrl.checkpoint.folder import Manifest
-from robustrl.managers import audit
 from robustrl_api.job import RLJob
 from robustrl_api.status import ConditionType, holds
 from robustrl_api.version import Version
@@ -42,7 +42,7 @@ async def checkpoints(out: Path, *faults: str) -> tuple[dict[int, set[str]], int
         async with asyncio.timeout(SECONDS):
             status = await run.until_ended()
     assert holds(status, ConditionType.SUCCEEDED), status.conditions
-    found = audit.read(out / "ledger.sqlite")
+    found = report.read(out / "ledger.sqlite")
     assert found["audit"]["ok"], found["audit"]
     assert [commit["step"] for commit in found["curve"]] == list(range(STEPS))
     stored: dict[int, set[str]] = {}

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from tests.local.conftest import example, running
 
-from robustrl.managers import audit
+from robustrl.audit import report
 from robustrl_operator.faults.matrix import MATRIX, Row
 from robustrl_operator.local.run import LocalRun
 
@@ -85,6 +85,6 @@ async def test_a_fault_restarts_its_role_only(run: LocalRun, row: Row) -> None:
 
 
 async def test_after_all_of_them_every_trajectory_was_used_once(run: LocalRun) -> None:
-    found = audit.read(run.folder / "ledger.sqlite")
+    found = report.read(run.folder / "ledger.sqlite")
     assert found["audit"]["ok"], found["audit"]
     assert [commit["step"] for commit in found["curve"]] == list(range(len(found["curve"])))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.local.conftest import example, running
 
-from robustrl.managers import audit
+from robustrl.audit import report
 from robustrl_api.status import ConditionType, holds
 
 SECONDS = 1700.0
@@ -24,7 +24,7 @@ async def test_the_example_learns_through_faults(tmp_path: Path) -> None:
             status = await run.until_ended()
     assert holds(status, ConditionType.SUCCEEDED), status.conditions
     assert status.epoch == 3, status.incidents
-    found = audit.read(out / "ledger.sqlite")
+    found = report.read(out / "ledger.sqlite")
     assert found["audit"]["ok"], found["audit"]
     assert [commit["step"] for commit in found["curve"]] == list(range(300))
     last = [commit["metrics"]["exact"] for commit in found["curve"][-10:]]

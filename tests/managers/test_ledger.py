@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from robustrl.audit import record, report
 from robustrl.managers import batches, fence, groups, ledger
-from robustrl.managers.audit import audit
 from robustrl.managers.config import ConfigError
 from robustrl.managers.groups import SampleId, Trajectory, Turn
 from robustrl.managers.ledger import Ledger
@@ -37,7 +37,15 @@ def finish(db, index: int, sample: int) -> bool:
 
 def commit(db, step: int = 0, epoch: int = 0, batch: str | None = None) -> int:
     batch = batch or db.execute("SELECT batch FROM batches WHERE step = ?", (step,)).fetchone()[0]
-    return batches.commit(db, epoch=epoch, step=step, batch=batch, digests={"0": "d"}, metrics={}, now=1.0)
+    return batches.commit(
+        db, epoch=epoch, step=step, batch=batch, digests={"0": "d"}, metrics={}, now=1.0, keep_batches=5
+    )
+
+
+def audit(db) -> dict:
+    """Of a ledger whose prompts have two samples each."""
+    db.execute("INSERT OR IGNORE INTO meta VALUES ('samples_per_prompt', '2')")
+    return report.as_json(report.of(record.of(db)))
 
 
 async def test_the_fence_rises_and_never_falls(book):
@@ -110,7 +118,7 @@ async def test_a_commit_of_another_batch_is_refused(book):
     await book.run(lambda db: batches.lease(db, 0, 0, 1))
     with pytest.raises(Refused, match="has batch"):
         await book.run(lambda db: commit(db, batch="0-else"))
-    assert (await book.run(lambda db: audit(db, 2)))["trajectories"]["leased"] == 2
+    assert (await book.run(lambda db: audit(db)))["trajectories"]["leased"] == 2
 
 
 @pytest.mark.parametrize(
@@ -176,7 +184,7 @@ async def test_a_failed_group_is_discarded_and_late_samples_are_ignored(book):
     assert not await book.run(lambda db: groups.fail(db, 0, "again"))
     assert not await book.run(lambda db: finish(db, 0, 1))
     assert await book.run(groups.last_error) == "boom"
-    result = await book.run(lambda db: audit(db, 2))
+    result = await book.run(lambda db: audit(db))
     assert result["ok"]
     assert result["trajectories"]["discarded"] == 2
 
@@ -190,17 +198,17 @@ async def test_old_payloads_are_dropped_and_the_audit_still_holds(book):
         lambda db: db.execute("SELECT COUNT(*) FROM trajectories WHERE payload IS NOT NULL").fetchone()
     )
     assert kept == (10,)
-    assert (await book.run(lambda db: audit(db, 2)))["ok"]
+    assert (await book.run(lambda db: audit(db)))["ok"]
 
 
 @pytest.mark.parametrize(
     ("damage", "finding"),
     [
-        ("INSERT INTO batch_groups VALUES (1, 0)", "trained_twice"),
-        ("DELETE FROM groups WHERE prompt_index = 1", "missing"),
-        ("DELETE FROM trajectories WHERE prompt_index = 0 AND sample = 1", "missing"),
-        ("UPDATE trajectories SET state = 'ready' WHERE prompt_index = 0", "missing"),
-        ("UPDATE trajectories SET state = 'consumed' WHERE prompt_index = 2", "missing"),
+        ("INSERT INTO batch_groups VALUES (1, 0)", "TrainedTwice"),
+        ("DELETE FROM groups WHERE prompt_index = 1", "Lost"),
+        ("DELETE FROM trajectories WHERE prompt_index = 0 AND sample = 1", "Lost"),
+        ("UPDATE trajectories SET state = 'ready' WHERE prompt_index = 0", "Lost"),
+        ("UPDATE trajectories SET state = 'consumed' WHERE prompt_index = 2", "Lost"),
     ],
 )
 async def test_the_audit_finds_damage(book, damage, finding):
@@ -209,11 +217,11 @@ async def test_the_audit_finds_damage(book, damage, finding):
         await book.run(lambda db, s=step: batches.lease(db, 0, s, 1))
         await book.run(lambda db, s=step: commit(db, s))
     await book.run(lambda db: groups.start(db, 2, 2))
-    assert (await book.run(lambda db: audit(db, 2)))["ok"]
+    assert (await book.run(lambda db: audit(db)))["ok"]
     await book.run(lambda db: db.execute(damage))
-    result = await book.run(lambda db: audit(db, 2))
+    result = await book.run(lambda db: audit(db))
     assert not result["ok"]
-    assert result[finding]
+    assert finding in {each["kind"] for each in result["findings"]}
 
 
 async def test_a_ledger_of_another_shape_is_refused(book, config):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.managers.test_ledger import commit, ready_group
+from tests.managers.test_ledger import audit, commit, ready_group
 
 from robustrl.managers import batches
-from robustrl.managers.audit import audit
 from robustrl.managers.ledger import Ledger
 from robustrl.managers.refusal import Fenced, Refused
 from robustrl.managers.rollback import roll_back, undone_total
@@ -43,14 +42,14 @@ async def test_the_steps_after_it_are_trained_again_on_the_same_batches_and_coun
     before = await book.run(lambda db: dict(db.execute("SELECT step, batch FROM batches").fetchall()))
     await book.run(lambda db: roll_back(db, 2, 2))
     assert [await train(book, step, epoch=2) for step in (2, 3)] == [before[2], before[3]]
-    found = await book.run(lambda db: audit(db, 2))
+    found = await book.run(lambda db: audit(db))
     assert found["ok"], found
-    assert (found["trajectories"]["consumed"], found["undone_steps"]) == (2 * STEPS, 2)
+    assert (found["trajectories"]["consumed"], found["undone"]) == (2 * STEPS, 2)
 
 
 async def test_nothing_is_lost_in_between(book):
     await book.run(lambda db: roll_back(db, 2, 1))
-    found = await book.run(lambda db: audit(db, 2))
+    found = await book.run(lambda db: audit(db))
     assert found["ok"], found
     assert (found["trajectories"]["consumed"], found["trajectories"]["leased"]) == (2, 2 * (STEPS - 1))
 

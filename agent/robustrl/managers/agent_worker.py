@@ -88,6 +88,8 @@ class AgentWorkers:
 
     async def run(self) -> None:
         """Work until cancelled; an error of the managers themselves ends all workers and is raised."""
+        if self._config.replay:
+            await asyncio.Event().wait()  # everything that is to be trained on has been generated
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._config.concurrency):
                 workers.create_task(self._work())

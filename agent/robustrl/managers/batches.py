@@ -7,17 +7,16 @@ groups.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import xxhash
+
 from robustrl.managers import fence
 from robustrl.managers.refusal import Refused
-
-# Payloads of the last consumed steps stay readable, to look into what a step was trained on.
-_KEEP_PAYLOAD_STEPS = 5
 
 OF_BATCH = "prompt_index IN (SELECT prompt_index FROM batch_groups WHERE step = ?)"
 """The groups, or trajectories, of a step's batch."""
@@ -80,8 +79,14 @@ def commit(
     digests: dict[str, str],
     metrics: dict[str, Any],
     now: float,
+    keep_batches: int,
 ) -> int:
-    """Make a step real. Returns the next step; saying the same again changes nothing."""
+    """Make a step real. Returns the next step; saying the same again changes nothing.
+
+    Args:
+        keep_batches: how many of the newest steps keep their trajectories, to be trained on again by a rollback or a
+            replay.
+    """
     fence.admit(db, epoch)
     if (epoch, batch) == db.execute("SELECT epoch, batch FROM commits WHERE step = ?", (step,)).fetchone():
         return step + 1
@@ -90,7 +95,7 @@ def commit(
     reward_mean = _consume(db, step)
     row = (step, epoch, batch, json.dumps(digests), json.dumps(metrics), reward_mean, now)
     db.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    _forget_payloads(db, step - _KEEP_PAYLOAD_STEPS)
+    _forget_payloads(db, step - keep_batches)
     return step + 1
 
 
@@ -119,11 +124,27 @@ def _form(db: sqlite3.Connection, step: int, size: int) -> str | None:
     if len(rows) < size:
         return None
     members = sorted(row[0] for row in rows)
-    batch = f"{step}-{hashlib.blake2b(repr(members).encode(), digest_size=6).hexdigest()}"
-    db.execute("INSERT INTO batches VALUES (?, ?)", (step, batch))
     db.executemany("INSERT INTO batch_groups VALUES (?, ?)", [(step, member) for member in members])
+    batch = name_of(step, members, content(db, step))
+    db.execute("INSERT INTO batches VALUES (?, ?)", (step, batch))
     move(db, step, "ready", "leased")
     return batch
+
+
+def name_of(step: int, members: Iterable[int], content: str) -> str:
+    """A batch's name says what is in it: digests of its groups' prompts and of its trajectories."""
+    return f"{step}-{xxhash.xxh3_64_hexdigest(repr(sorted(members)).encode())}-{content}"
+
+
+def content(db: sqlite3.Connection, step: int) -> str:
+    """Digest (xxh3-128) of a batch's trajectories as they are stored, in their order; "" once they are dropped."""
+    digest = xxhash.xxh3_128()
+    rows = db.execute(f"SELECT payload FROM trajectories WHERE {OF_BATCH} ORDER BY prompt_index, sample", (step,))
+    for (payload,) in rows:
+        if payload is None:
+            return ""
+        digest.update(payload.encode() + b"\n")
+    return digest.hexdigest()
 
 
 def move(db: sqlite3.Connection, step: int, before: str, after: str) -> int:

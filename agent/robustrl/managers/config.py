@@ -34,6 +34,8 @@ class ManagerConfig:
         concurrency: episodes in flight.
         turn_timeout_seconds: one engine call.
         episode_timeout_seconds: one run of the user's rollout function.
+        keep_batches: trained steps whose trajectories stay in the ledger.
+        replay: serve the batches that the ledger has, and generate none.
     """
 
     ledger: Path
@@ -48,7 +50,9 @@ class ManagerConfig:
     concurrency: int = 64
     turn_timeout_seconds: float = 30.0
     episode_timeout_seconds: float = 120.0
+    keep_batches: int = 5
     seed: int = 0
+    replay: bool = False
     mode: Mode = Mode.ASYNC
 
     @property

@@ -1,7 +1,8 @@
 """The fence: which trainer incarnation may act.
 
-Invariant: the fence never falls. It is checked and raised inside the transaction that it protects, so no
-message of an older epoch can slip in between.
+Invariant: the fence never falls. Each epoch's first appearance is on record, with the step that came next then: no
+older epoch can have committed that step or a later one, and the audit checks that none did. The fence is checked and
+raised inside the transaction that it protects, so no message of an older epoch can slip in between.
 """
 
 from __future__ import annotations
@@ -28,4 +29,5 @@ def admit(db: sqlite3.Connection, epoch: int) -> None:
         raise Fenced(epoch, fence)
     if epoch > fence:
         db.execute("INSERT OR REPLACE INTO meta VALUES ('fence', ?)", (str(epoch),))
+        db.execute("INSERT INTO epochs SELECT ?, COALESCE(MAX(step) + 1, 0) FROM commits", (epoch,))
         db.execute("DELETE FROM leases WHERE epoch < ?", (epoch,))

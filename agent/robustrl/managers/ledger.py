@@ -87,6 +87,14 @@ CREATE TABLE IF NOT EXISTS undone (
     time REAL NOT NULL
 );
 
+-- Each time it went back: the epoch that asked for it, and the step that came next then.
+CREATE TABLE IF NOT EXISTS rollbacks (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, epoch INTEGER NOT NULL, step INTEGER NOT NULL
+);
+
+-- Each epoch that was let pass, and the step that came next then.
+CREATE TABLE IF NOT EXISTS epochs (epoch INTEGER PRIMARY KEY, step INTEGER NOT NULL);
+
 -- Every version of the weights that was announced.
 CREATE TABLE IF NOT EXISTS versions (
     epoch INTEGER NOT NULL, step INTEGER NOT NULL, root TEXT NOT NULL, publisher TEXT NOT NULL,

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from robustrl.audit import record, report
 from robustrl.managers import batches, fence, groups, ledger, rollback
 from robustrl.managers.agent_worker import AgentWorkers, UserFunctions
-from robustrl.managers.audit import audit
 from robustrl.managers.config import ManagerConfig
 from robustrl.managers.engine_client import EngineClient
 from robustrl.managers.ledger import Ledger
@@ -146,7 +146,8 @@ class Managers:
         return await self.ledger.run(batches.curve)
 
     async def audit(self) -> dict[str, Any]:
-        return await self.ledger.run(lambda db: audit(db, self.config.samples_per_prompt))
+        """The proof from the ledger, read beside its writer."""
+        return report.as_json(report.of(await asyncio.to_thread(record.read, self.config.ledger)))
 
     def _described(self, announcement: Announcement) -> dict[str, Any]:
         return {

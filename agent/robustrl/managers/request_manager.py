@@ -153,7 +153,14 @@ class RequestManager:
         """Make the step real. Returns the next one."""
         following = await self._ledger.run(
             lambda db: batches.commit(
-                db, epoch=epoch, step=step, batch=batch, digests=digests, metrics=metrics, now=now
+                db,
+                epoch=epoch,
+                step=step,
+                batch=batch,
+                digests=digests,
+                metrics=metrics,
+                now=now,
+                keep_batches=self._config.keep_batches,
             ),
             durable=True,
         )

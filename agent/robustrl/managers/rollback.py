@@ -24,6 +24,8 @@ def roll_back(db: sqlite3.Connection, epoch: int, step: int) -> int:
     undone = range(batches.next_step(db) - 1, step - 1, -1)
     for each in undone:
         _undo(db, each)
+    if undone:
+        db.execute("INSERT INTO rollbacks (epoch, step) VALUES (?, ?)", (epoch, step))
     return len(undone)
 
 

@@ -28,6 +28,15 @@ from robustrl.checkpoint.folder import put_in_place, seal
 logging.getLogger("torch.distributed.checkpoint").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch.distributed.checkpoint")
 
+
+
+class _Writer(FileSystemWriter):  # type: ignore[misc]
+    """Writes nothing but the state, so that equal states give equal folders, whoever saved them, when and where."""
+
+    def storage_meta(self) -> None:
+        """Without this the folder would name its own path and a random number."""
+
+
 Stateful = Any
 """A module, an optimizer, or anything else with state_dict and load_state_dict."""
 
@@ -55,7 +64,7 @@ class Checkpointer:
         temporary = folder.with_name(f".{folder.name}")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        writer = FileSystemWriter(temporary, sync_files=False, thread_count=1)
+        writer = _Writer(temporary, sync_files=False, thread_count=1)
         save(self._state(), storage_writer=writer, no_dist=True)
         root = seal(temporary).root
         put_in_place(temporary, folder)

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from robustrl.managers import audit
+from robustrl.audit import report as ledger_report
 from robustrl_api.status import ConditionType, holds
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.faults.kind import Fault, FaultKind
@@ -74,6 +74,6 @@ async def _run(run: LocalRun) -> int:
         print("stopped; ledger and checkpoints are kept", file=sys.stderr)
         return 130
     ledger = run.folder / "ledger.sqlite"
-    found = audit.read(ledger) if ledger.exists() else None
+    found = ledger_report.read(ledger) if ledger.exists() else None
     summary.conclude(run.timeline, run.job, run.status, run.folder, found)
     return 0 if holds(run.status, ConditionType.SUCCEEDED) else 1

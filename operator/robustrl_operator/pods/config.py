@@ -27,6 +27,8 @@ class Surroundings:
     ledger: str = ""
     """Instead of spec.manager.ledger, where the path in the spec is a path inside a container."""
     storage_dir: str = ""
+    replay: bool = False
+    """The managers serve the batches that the ledger has, and generate none."""
 
 
 def pod_config(job: RLJob, role: Role, around: Surroundings) -> PodConfig:
@@ -92,6 +94,8 @@ def _manager(spec: RLJobSpec, around: Surroundings) -> ManagerConfig:
         concurrency=data.concurrency,
         turn_timeout_seconds=data.turn_timeout_seconds,
         episode_timeout_seconds=data.episode_timeout_seconds,
+        keep_batches=data.keep_batches,
         seed=spec.seed,
+        replay=around.replay,
         mode=spec.mode.value,
     )

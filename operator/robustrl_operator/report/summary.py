@@ -18,7 +18,7 @@ def conclude(timeline: Timeline, job: RLJob, status: RLJobStatus, folder: Path, 
     """Print the table and write timeline.json and timeline.png.
 
     Args:
-        ledger: what `robustrl.managers.audit.read` found, if the job got so far as to have one.
+        ledger: what `robustrl.audit` found, if the job got so far as to have one.
     """
     print()
     print(table(job, status))
@@ -63,7 +63,7 @@ def ledger_lines(found: dict[str, Any]) -> list[str]:
     counts = ", ".join(f"{count} {state}" for state, count in audit["trajectories"].items() if count)
     proof = "none lost, none trained twice"
     if not audit["ok"]:
-        proof = f"LOST {audit['missing']}, TRAINED TWICE {audit['trained_twice']}"
+        proof = "BUT " + "; ".join(finding["what"] for finding in audit["findings"])
     lines = [f"trajectories: {counts}; {proof}"]
     last = [step["metrics"]["exact"] for step in curve[-LAST_STEPS:] if "exact" in step["metrics"]]
     if last:
