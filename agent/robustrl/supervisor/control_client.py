@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import ssl
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import aiohttp
 
+from robustrl.control_access import ControlAccess
 from robustrl.supervisor.state import PodState
 from robustrl_api.control import Assignment
 from robustrl_api.pod_config import PodConfig
@@ -29,7 +28,7 @@ class ControlClient:
     """Keeps one report in the air; a change is reported at once, beside the call that is being held."""
 
     def __init__(self, config: PodConfig, state: PodState, apply: Callable[[Assignment], Awaitable[None]]) -> None:
-        self._config = config
+        self._access = ControlAccess(config.control_url, config.ca_file, config.token_file)
         self._state = state
         self._apply = apply
         self._applied = ""
@@ -38,7 +37,7 @@ class ControlClient:
 
     async def run(self) -> None:
         """Report until cancelled."""
-        async with aiohttp.ClientSession(connector=self._connector()) as session:
+        async with aiohttp.ClientSession(connector=self._access.connector()) as session:
             held: set[asyncio.Task[Assignment | None]] = set()
             try:
                 while True:
@@ -76,9 +75,9 @@ class ControlClient:
         body = self._state.report(self._applied).model_dump_json(by_alias=True)
         try:
             async with session.post(
-                f"{self._config.control_url}/v1/report",
+                f"{self._access.url}/v1/report",
                 data=body,
-                headers={"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"},
+                headers=self._access.headers(),
                 timeout=timeout,
             ) as response:
                 text = await response.text()
@@ -94,12 +93,3 @@ class ControlClient:
         if self._failures in (0, 10, 100):
             log.warning("no assignment from the operator (%s); carrying on with what there is", why)
         self._failures = min(self._failures + 1, 1000)
-
-    def _token(self) -> str:
-        """Read each time: the kubelet renews it."""
-        return Path(self._config.token_file).read_text().strip() if self._config.token_file else ""
-
-    def _connector(self) -> aiohttp.TCPConnector:
-        if not self._config.ca_file:
-            return aiohttp.TCPConnector()
-        return aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=self._config.ca_file))

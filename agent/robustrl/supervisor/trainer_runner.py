@@ -10,7 +10,7 @@ from robustrl.checkpoint.archive import Archive
 from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
 from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
-from robustrl.supervisor.cpu_time import STOPPED, CpuMeter
+from robustrl.supervisor.cpu_time import STOPPED, CpuMeter, process_time
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised
@@ -106,7 +106,7 @@ class TrainerRunner:
 
     async def _watch_work(self) -> None:
         """An idle processor means that something is wrong only while the script says that it trains."""
-        meter = CpuMeter()
+        meter = CpuMeter(process_time)
         while True:
             text = self._standstill(meter.shares([worker.pid for worker in self._workers]))
             if text:
@@ -125,7 +125,7 @@ class TrainerRunner:
 
     async def works(self, seconds: float) -> bool:
         """Whether the workers do anything within `seconds`: a phase ends, or every process uses the processor."""
-        meter, phase = CpuMeter(), self._state.activity.phase
+        meter, phase = CpuMeter(process_time), self._state.activity.phase
         pids = [worker.pid for worker in self._workers]
         meter.shares(pids)
         deadline = asyncio.get_running_loop().time() + seconds
