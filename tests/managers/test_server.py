@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from robustrl.audit import record, report
 from robustrl.managers.server import Server
 
 
@@ -107,3 +108,16 @@ async def test_only_the_roster_is_admitted(http):
     assert (await call(http, "PUT", "/v1/engines/b", **ENGINE))[1]["admitted"]
     await call(http, "DELETE", "/v1/engines/b")
     assert (await call(http, "GET", "/v1/progress"))[1]["engines"] == []
+
+
+async def test_the_ledger_is_handed_out_whole_while_it_is_written(http, tmp_path):
+    http.job.engine("a")
+    await http.job.announce("0.0")
+    await http.job.train(0, 0)
+    async with http.get("/v1/ledger") as response:
+        assert response.status == 200
+        (tmp_path / "copy.sqlite").write_bytes(await response.read())
+    found = record.read(tmp_path / "copy.sqlite")
+    assert report.of(found).ok
+    assert found.next_step == 1
+    assert not list(tmp_path.glob("snapshot-*")), "nothing is left beside it"

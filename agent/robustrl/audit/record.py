@@ -96,13 +96,18 @@ def of(db: sqlite3.Connection) -> Record:
     return Record(
         samples_per_prompt=int(row[0]),
         fence=fence.current(db),
-        commits=_commits(db, "SELECT step, epoch, batch, digests FROM commits ORDER BY step"),
+        commits=commits(db),
         undone=_commits(db, "SELECT step, epoch, batch, digests FROM undone ORDER BY number"),
         epochs=_turns(db, "SELECT epoch, step FROM epochs ORDER BY epoch"),
         rollbacks=_turns(db, "SELECT epoch, step FROM rollbacks ORDER BY number"),
         batches=_batches(db),
         samples=_samples(db),
     )
+
+
+def commits(db: sqlite3.Connection) -> tuple[Commit, ...]:
+    """The surviving history, by step."""
+    return _commits(db, "SELECT step, epoch, batch, digests FROM commits ORDER BY step")
 
 
 @contextlib.contextmanager

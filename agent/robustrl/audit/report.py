@@ -27,6 +27,14 @@ class Reign:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Steps that were trained again, up to the first whose state differed."""
+
+    first: int
+    steps: int
+
+
 @dataclass(frozen=True)
 class Report:
     """What was proved, and what was found wrong.
@@ -37,6 +45,7 @@ class Report:
         trajectories: how many are in which state.
         replayable_from: the oldest step from which all batches are kept; None where the newest are not.
         final: digest of the newest checkpoint by rank.
+        replayed: how many steps were trained again with the same states, if that was asked for.
     """
 
     steps: int
@@ -47,6 +56,7 @@ class Report:
     final: dict[str, str]
     copies: Copies | None
     findings: tuple[Finding, ...]
+    replayed: Replayed | None = None
 
     @property
     def ok(self) -> bool:
@@ -103,6 +113,9 @@ def as_text(report: Report) -> str:
     rows = [("history", _history(report)), ("trajectories", _counted(report)), ("checkpoints", _copies(report))]
     if report.replayable_from is not None:
         rows.append(("replay", f"the batches of steps {report.replayable_from} to {report.steps - 1} are kept"))
+    if report.replayed is not None:
+        last = report.replayed.first + report.replayed.steps - 1
+        rows.append(("replayed", f"steps {report.replayed.first} to {last} gave the same states, bit for bit"))
     if report.ok:
         rows.append(("result", "each trajectory was trained on exactly once, or is still to be"))
     else:

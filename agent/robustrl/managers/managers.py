@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from robustrl.audit import record, report
+from robustrl.audit import record, report, snapshot
 from robustrl.managers import batches, fence, groups, ledger, rollback
 from robustrl.managers.agent_worker import AgentWorkers, UserFunctions
 from robustrl.managers.config import ManagerConfig
@@ -148,6 +151,14 @@ class Managers:
     async def audit(self) -> dict[str, Any]:
         """The proof from the ledger, read beside its writer."""
         return report.as_json(report.of(await asyncio.to_thread(record.read, self.config.ledger)))
+
+    @contextlib.asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Path]:
+        """A copy of the ledger beside it, for as long as the block lasts."""
+        with tempfile.TemporaryDirectory(prefix="snapshot-", dir=self.config.ledger.parent) as folder:
+            copy = Path(folder) / "ledger.sqlite"
+            await asyncio.to_thread(snapshot.take, self.config.ledger, copy)
+            yield copy
 
     def _described(self, announcement: Announcement) -> dict[str, Any]:
         return {

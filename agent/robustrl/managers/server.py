@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 M = TypeVar("M", bound=BaseModel)
 
 _BODY_LIMIT_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20
 _LONGEST_WAIT_SECONDS = 60.0
 
 
@@ -52,6 +54,7 @@ class Server:
         app.router.add_get("/v1/progress", self.progress)
         app.router.add_get("/v1/curve", self.curve)
         app.router.add_get("/v1/audit", self.audit)
+        app.router.add_get("/v1/ledger", self.ledger)
         app.router.add_get("/metrics", self.metrics)
         app.router.add_get("/healthz", self.healthz)
         return app
@@ -115,6 +118,17 @@ class Server:
 
     async def audit(self, request: web.Request) -> web.Response:
         return web.json_response(await self._managers.audit())
+
+    async def ledger(self, request: web.Request) -> web.StreamResponse:
+        """The whole ledger as it is now: for `robustrl audit` on another machine."""
+        response = web.StreamResponse(headers={"Content-Type": "application/vnd.sqlite3"})
+        async with self._managers.snapshot() as copy:
+            response.content_length = copy.stat().st_size
+            await response.prepare(request)
+            with copy.open("rb") as stream:
+                while block := await asyncio.to_thread(stream.read, _BLOCK_BYTES):
+                    await response.write(block)
+        return response
 
     async def metrics(self, request: web.Request) -> web.Response:
         text = exposition(await self._managers.progress())

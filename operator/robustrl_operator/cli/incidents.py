@@ -16,9 +16,8 @@ from lightkube.core.exceptions import ConfigError
 from robustrl_api.job import RLJob
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.kubernetes.resources import RLJobResource
+from robustrl_operator.local.run_folder import RunFolder
 from robustrl_operator.report import incidents
-
-STATUS_FILE = "status.json"
 
 
 def add_parser(commands: Any) -> None:
@@ -46,7 +45,7 @@ def handle(arguments: argparse.Namespace) -> int:
 
 
 def _local(folder: Path) -> Iterator[tuple[str, RLJobStatus]]:
-    yield folder.name, RLJobStatus.model_validate_json((folder / STATUS_FILE).read_text())
+    yield folder.name, RLJobStatus.model_validate_json(RunFolder(folder).status.read_text())
 
 
 def _cluster(job: str | None, namespace: str | None) -> Iterator[tuple[str, RLJobStatus]]:

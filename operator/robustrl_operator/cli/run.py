@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import signal
 import sys
 from datetime import datetime
@@ -17,6 +16,7 @@ from robustrl_api.status import ConditionType, holds
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.faults.kind import Fault, FaultKind
 from robustrl_operator.local.run import LocalRun
+from robustrl_operator.local.run_folder import RunFolder, enter
 from robustrl_operator.report import live, summary
 
 
@@ -56,8 +56,7 @@ def handle(arguments: argparse.Namespace) -> int:
         filename=out / "operator.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     # The example's modules and its script are found as they would be in the image's working directory.
-    os.chdir(arguments.manifest.resolve().parent)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")]))
+    enter(arguments.manifest.resolve().parent)
     return asyncio.run(_run(LocalRun(job, out, arguments.fault)))
 
 
@@ -73,7 +72,7 @@ async def _run(run: LocalRun) -> int:
     except asyncio.CancelledError:
         print("stopped; ledger and checkpoints are kept", file=sys.stderr)
         return 130
-    ledger = run.folder / "ledger.sqlite"
+    ledger = RunFolder(run.folder).ledger
     found = ledger_report.read(ledger) if ledger.exists() else None
     summary.conclude(run.timeline, run.job, run.status, run.folder, found)
     return 0 if holds(run.status, ConditionType.SUCCEEDED) else 1

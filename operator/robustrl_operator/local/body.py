@@ -13,12 +13,14 @@ from robustrl_api.names import Role
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.control.hub import PodIdentity
 from robustrl_operator.local.pod_process import GRACE_SECONDS, PodProcess
+from robustrl_operator.local.run_folder import RunFolder
 from robustrl_operator.plan import Action, CreatePod, DeletePod, Event, Relabel
 from robustrl_operator.pods.config import Surroundings, pod_config
 from robustrl_operator.view import NodeView, PodView
 
 log = logging.getLogger(__name__)
 
+NETWORK = "127.77"
 GHOST_SECONDS = 2.0
 """How long a pod that was force-deleted runs on after its machine is back."""
 
@@ -30,6 +32,8 @@ class LocalBody:
         folder: where status, logs, ledger and checkpoints go; it survives the run.
         memory: memory-backed folder for the pods' slots; it does not.
         on_change: called when a pod comes, goes or starts again.
+        network: first two numbers of the pods' loopback addresses; two jobs at once need two.
+        replay: the managers serve the batches that the ledger has, and generate none.
     """
 
     def __init__(
@@ -40,9 +44,13 @@ class LocalBody:
         control_url: str,
         rendezvous_base: int,
         on_change: Callable[[], None],
+        *,
+        network: str = NETWORK,
+        replay: bool = False,
     ) -> None:
         self._job = job
-        self._folder, self._memory = folder, memory
+        self._folder, self._memory = RunFolder(folder), memory
+        self._network, self._replay = network, replay
         self._control_url = control_url
         self._on_change = on_change
         self._pods: dict[str, PodProcess] = {}
@@ -51,7 +59,7 @@ class LocalBody:
         self._numbers = itertools.count(1)
         self.rendezvous_base = rendezvous_base
         self.events: list[tuple[float, Event]] = []
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        self._folder.logs.mkdir(parents=True, exist_ok=True)
 
     # What the brain sees.
 
@@ -68,7 +76,7 @@ class LocalBody:
 
     async def write_status(self, job: RLJob, status: RLJobStatus) -> None:
         self._job = job.model_copy(update={"status": status})
-        path = self._folder / "status.json"
+        path = self._folder.status
         temporary = path.with_suffix(".tmp")
         temporary.write_text(status.model_dump_json(by_alias=True, indent=2))
         temporary.rename(path)
@@ -92,18 +100,19 @@ class LocalBody:
         around = Surroundings(
             control_url=self._control_url,
             memory_dir=str(folder),
-            ledger=str(self._folder / "ledger.sqlite"),
+            ledger=str(self._folder.ledger),
             grace_seconds=GRACE_SECONDS,
-            storage_dir=str(self._folder / "checkpoints"),
+            storage_dir=str(self._folder.checkpoints),
+            replay=self._replay,
         )
         number = next(self._numbers)
         pod = PodProcess(
             name=action.name,
             role=action.role,
-            address=f"127.77.{number // 250}.{number % 250 + 1}",
+            address=f"{self._network}.{number // 250}.{number % 250 + 1}",
             config=pod_config(job, action.role, around),
             folder=folder,
-            log=self._folder / "logs" / f"{action.name}.log",
+            log=self._folder.logs / f"{action.name}.log",
             on_change=self._on_change,
             attempt=job.status.attempt,
             label=action.role,

@@ -29,8 +29,9 @@ from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.control.server import control_app
 from robustrl_operator.faults.kind import Fault, FaultKind
 from robustrl_operator.faults.strike import strike
-from robustrl_operator.local.body import LocalBody
+from robustrl_operator.local.body import NETWORK, LocalBody
 from robustrl_operator.local.hand import LocalHand
+from robustrl_operator.local.run_folder import RunFolder
 from robustrl_operator.report.timeline import PodSample, Sample, Timeline
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class LocalRun:
     folder: Path
     faults: Sequence[Fault] = ()
     timeline: Timeline = field(default_factory=Timeline)
+    network: str = NETWORK
+    replay: bool = False
 
     @contextlib.asynccontextmanager
     async def started(self) -> AsyncIterator[LocalRun]:
@@ -59,8 +62,10 @@ class LocalRun:
         memory = Path(tempfile.mkdtemp(prefix="robustrl-", dir=_memory_root()))
         port = _free_port()
         self.body = LocalBody(
-            self.job, self.folder, memory, f"http://127.0.0.1:{port}", random.randrange(20_000, 28_000), self._wake
-        )
+            self.job, self.folder, memory, f"http://127.0.0.1:{port}", random.randrange(20_000, 28_000), self._wake,
+            network=self.network, replay=self.replay,
+        )  # fmt: skip
+        RunFolder(self.folder).describe(self.job, Path.cwd())
         self._hand = LocalHand(self.body)
         self.hub = ControlHub(now, lambda _identity: self._wake())
         self._prober = Prober(now, self._wake)

@@ -1,0 +1,141 @@
+"""`robustrl audit JOB`: proves that each trajectory was trained on exactly once; with --replay, trains it all again.
+
+Exit status: 0 nothing found, 1 findings, 2 the audit itself was not possible.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robustrl.audit import copies, record, replay, report
+from robustrl.audit.record import BadLedger, Record
+from robustrl.audit.replay import CannotReplay
+from robustrl.audit.report import Report
+from robustrl.checkpoint.shelf import Shelf
+from robustrl_api.job import RLJob
+from robustrl_operator.cli.manifest import BadManifest, read_job
+from robustrl_operator.local.replay import hand_over_checkpoint, train_again
+from robustrl_operator.local.run_folder import BadRun, RunFolder, enter, find
+
+DOWNLOAD_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is audited."""
+
+    ledger: Path
+    checkpoints: Shelf | None
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the subcommand."""
+    parser = commands.add_parser("audit", help="prove that each trajectory was trained once", description=__doc__)
+    parser.add_argument("job", nargs="?", help="folder of a run on this machine (robustrl run), or the job's name")
+    parser.add_argument("--ledger", help="instead: a ledger file, or the managers' URL of it (http://.../v1/ledger)")
+    parser.add_argument("--checkpoints", type=Path, help="with --ledger: folder of the job's checkpoint storage")
+    parser.add_argument("--manifest", type=Path, help="with --ledger and --replay: the RLJob's file, beside its code")
+    parser.add_argument("--replay", action="store_true", help="train on the recorded batches again and compare digests")
+    parser.add_argument(
+        "--from-step", type=int, metavar="N", help="begin the replay with the checkpoint of N steps (default: earliest)"
+    )
+    parser.add_argument("--out", type=Path, help="folder of the replay; kept (default: a temporary one)")
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.set_defaults(handle=handle)
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Print the report."""
+    try:
+        with _subject(arguments) as subject:
+            found = record.read(subject.ledger)
+            result = _proved(found, subject)
+            if arguments.replay:
+                result = _replayed(arguments, subject, found, result)
+    except (BadLedger, BadRun, BadManifest, CannotReplay, OSError, ValueError) as error:
+        print(f"robustrl: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(report.as_json(result), indent=1) if arguments.output == "json" else report.as_text(result))
+    return 0 if result.ok else 1
+
+
+@contextlib.contextmanager
+def _subject(arguments: argparse.Namespace) -> Iterator[Subject]:
+    if not arguments.ledger:
+        if not arguments.job:
+            raise BadRun("give a job's folder or name, or --ledger")
+        run = find(arguments.job)
+        yield Subject(run.ledger, Shelf(run.checkpoints, keep=0) if run.checkpoints.is_dir() else None)
+        return
+    shelf = _storage(arguments.checkpoints) if arguments.checkpoints else None
+    if not arguments.ledger.startswith(("http://", "https://")):
+        yield Subject(Path(arguments.ledger).resolve(), shelf)
+        return
+    with tempfile.TemporaryDirectory(prefix="robustrl-audit-") as folder:
+        yield Subject(_download(arguments.ledger, Path(folder) / "ledger.sqlite"), shelf)
+
+
+def _storage(path: Path) -> Shelf:
+    if not path.is_dir():
+        raise BadRun(f"{path} is no folder; give the folder that spec.checkpoint.storage names")
+    return Shelf(path.resolve(), keep=0)
+
+
+def _download(url: str, target: Path) -> Path:
+    with urllib.request.urlopen(url, timeout=DOWNLOAD_SECONDS) as response, target.open("wb") as file:
+        shutil.copyfileobj(response, file)
+    return target
+
+
+def _proved(found: Record, subject: Subject) -> Report:
+    return report.of(found, copies.check(found, subject.checkpoints) if subject.checkpoints else None)
+
+
+def _replayed(arguments: argparse.Namespace, subject: Subject, found: Record, result: Report) -> Report:
+    """The report with the replay's outcome. The replay's folder is kept where it was asked for."""
+    job, code = _started_as(arguments)
+    first = replay.choose_start(result) if arguments.from_step is None else arguments.from_step
+    with _workplace(arguments.out) as folder:
+        recorded = replay.prepare(subject.ledger, folder.ledger, first)
+        if first:
+            _begin_with(found, first, subject.checkpoints, folder)
+        enter(code)
+        print(f"training steps {first} to {recorded[-1].step} again in {folder.root}", file=sys.stderr, flush=True)
+        return replay.concluded(result, recorded, asyncio.run(train_again(job, recorded, folder.root)))
+
+
+def _started_as(arguments: argparse.Namespace) -> tuple[RLJob, Path]:
+    """The job, and the folder of its code."""
+    if arguments.manifest:
+        return read_job(arguments.manifest), arguments.manifest.resolve().parent
+    if arguments.ledger:
+        raise BadRun("a replay needs the job: give --manifest, the RLJob's file in the folder of its code")
+    return find(arguments.job).description()
+
+
+@contextlib.contextmanager
+def _workplace(out: Path | None) -> Iterator[RunFolder]:
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="robustrl-replay-") as folder:
+            yield RunFolder(Path(folder))
+        return
+    out.mkdir(parents=True)
+    yield RunFolder(out.resolve())
+
+
+def _begin_with(found: Record, first: int, source: Shelf | None, folder: RunFolder) -> None:
+    commit = next((each for each in found.commits if each.step == first - 1), None)
+    if source is None or commit is None:
+        raise CannotReplay(f"the checkpoint of {first} steps is needed, and no storage was given: --checkpoints")
+    hand_over_checkpoint(commit, source, Shelf(folder.checkpoints, keep=0))
