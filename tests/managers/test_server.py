@@ -120,4 +120,4 @@ async def test_the_ledger_is_handed_out_whole_while_it_is_written(http, tmp_path
     found = record.read(tmp_path / "copy.sqlite")
     assert report.of(found).ok
     assert found.next_step == 1
-    assert not list(tmp_path.glob("snapshot-*")), "nothing is left beside it"
+    await http.job.until(lambda: not list(tmp_path.glob("snapshot-*")))
