@@ -8,6 +8,7 @@ from functools import cached_property
 
 from robustrl_api.control import AgentReport
 from robustrl_api.names import Role
+from robustrl_api.node import PodReading
 from robustrl_api.spec import RLJobSpec
 from robustrl_api.status import ConditionType, Member, RLJobStatus, holds
 
@@ -57,6 +58,14 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
+class Observed:
+    """What the agent of a pod's node last said of the pod, and when."""
+
+    reading: PodReading
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """An answer, or its absence, to a question asked because of a suspicion."""
 
@@ -69,7 +78,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class JobView:
-    """A job at one moment. Reports and probes are keyed by pod UID, so a successor pod inherits nothing."""
+    """A job at one moment. Reports, readings and probes are keyed by pod UID, so a successor pod inherits nothing."""
 
     name: str
     namespace: str
@@ -82,6 +91,8 @@ class JobView:
     pods: tuple[PodView, ...] = ()
     nodes: dict[str, NodeView] = field(default_factory=dict)
     reports: dict[str, Heard] = field(default_factory=dict)
+    readings: dict[str, Observed] = field(default_factory=dict)
+    """By node agents, where there are any."""
     probes: dict[str, Probe] = field(default_factory=dict)
 
     @cached_property

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from robustrl_api.status import Scope
-from robustrl_operator.analyze import child, inactivity, leaving, pod_status, silence
+from robustrl_operator.analyze import child, devices, inactivity, leaving, pod_status, silence
 from robustrl_operator.analyze.verdict import HEALTHY, Cause, Detector, Health, Verdict, Verdicts
 from robustrl_operator.view import JobView, PodView
 
@@ -30,9 +30,9 @@ def _judge(view: JobView, pod: PodView, detectors: Sequence[Detector]) -> Verdic
     going = leaving.judge(view, pod)
     if going is not None and report is not None:
         # Nobody waits for the good-bye of a pod whose process has failed.
-        found = child.judge(view, pod, report)
+        found = devices.judge_fault(view, pod) or child.judge(view, pod, report)
         return replace(found, scope=Scope.POD) if found is not None and found.failed else going
-    bad = pod_status.judge(view, pod) or silence.judge(view, pod)
+    bad = pod_status.judge(view, pod) or devices.judge_fault(view, pod) or silence.judge(view, pod)
     if bad is not None:
         return bad
     if report is None:

@@ -4,20 +4,26 @@ Agents measure by their own clocks how long work has stood still though there is
 an engine that has requests and makes no token, managers that answer nobody. Standing still convicts nobody alone: the
 process is asked to show that it works, with a deadline. An outlived lease is itself the fault.
 
+Of trainers the agents of their nodes tell more: that their GPUs idle. A process that waits in a collective for a peer
+that hangs keeps its core busy and would pass for working. So where the GPUs have idled for too long, the phase must
+besides have lasted longer than ever by as much: of the exporter's word and the script's own, neither convicts alone.
+
 Deadlines are learned: once a job has shown how long things take, so many times that, within a floor and a ceiling.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from robustrl_api.control import IDLE, AgentReport
 from robustrl_api.names import Role
 from robustrl_api.spec import TrainerDetection
+from robustrl_operator.analyze import devices
 from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
 from robustrl_operator.view import JobView, PodView
 
-FREE_PHASES = frozenset({"", "Train", "Wait"})
+TRAIN = "Train"
+FREE_PHASES = frozenset({"", TRAIN, "Wait"})
 """Phases of a trainer without a lease: waiting for a batch is not its fault, and training is watched by its work."""
 APPLYING = "Applying"
 CAUSES = {Role.TRAINER: Cause.WORKER_HUNG, Role.ROLLOUT: Cause.ENGINE_HUNG, Role.MANAGER: Cause.MANAGER_HUNG}
@@ -28,7 +34,7 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     role = view.current_role(pod)
     if role not in CAUSES or (role is Role.TRAINER and report.child.epoch != view.status.epoch):
         return None
-    return _overdue(view, pod, report, role) or _idle(view, pod, report, role)
+    return _overdue(view, pod, report, role) or _idle(view, pod, report, role) or _idle_devices(view, pod, report, role)
 
 
 def _overdue(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
@@ -54,19 +60,44 @@ def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdi
     idle = report.activity.idle_seconds
     if idle == 0 or _lasted(view, pod, idle) < _patience(view, role):
         return None
-    heard = view.reports[pod.uid]
     text = f"{pod.name}: {report.activity.idle_text}, for {idle:.0f} s"
+    since = view.reports[pod.uid].at - timedelta(seconds=idle)
+    return _confirm(view, pod, CAUSES[role], text, since, _patience(view, role))
+
+
+def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
+    """A trainer in phase Train whose GPUs have idled for as long as it may."""
+    if role is not Role.TRAINER or report.phase != TRAIN:
+        return None
+    still, patience = devices.standing_still(view, pod, report), _ceiling(view)
+    if still is None or still.lasted < patience:
+        return None
+    found = _confirm(view, pod, Cause.WORKER_HUNG, still.text, still.since, patience)
+    if found is not None or not still.spins:
+        return found
+    # It uses the processor, as whoever waits for a GPU or a peer does.
+    longest, lasted = _shown(view, TRAIN), _lasted(view, pod, report.activity.phase_seconds)
+    if longest is None or lasted < timedelta(seconds=longest) + patience:
+        return None
+    text = f"{still.text}; phase {TRAIN} has lasted {lasted.total_seconds():.0f} s, at most {longest:.0f} s before"
+    return Verdict(Health.FAILED, Cause.WORKER_HUNG, text, since=still.since)
+
+
+def _confirm(
+    view: JobView, pod: PodView, cause: Cause, text: str, since: datetime, patience: timedelta
+) -> Verdict | None:
+    """Suspect until its process was asked since it stands still; then failed if that got no answer, and None if it
+    has shown that it works."""
     probe = view.probes.get(pod.uid)
-    if probe is None or not probe.deep or probe.asked < heard.at - timedelta(seconds=idle):
-        return Verdict(Health.SUSPECT, CAUSES[role], text, ask=Question.WORKS)
+    if probe is None or not probe.deep or probe.asked < since:
+        return Verdict(Health.SUSPECT, cause, text, ask=Question.WORKS)
     if not probe.done:
-        return Verdict(Health.SUSPECT, CAUSES[role], text)
+        return Verdict(Health.SUSPECT, cause, text)
     if not probe.answered:
-        since = heard.at - timedelta(seconds=idle)
-        return Verdict(Health.FAILED, CAUSES[role], f"{text}, and a probe found it not working", since=since)
-    # It has shown that it works. It is asked again when it has had as long once more.
-    again = view.now - probe.asked > _patience(view, role)
-    return Verdict(Health.SUSPECT, CAUSES[role], text, ask=Question.WORKS) if again else None
+        return Verdict(Health.FAILED, cause, f"{text}, and a probe found it not working", since=since)
+    # It is asked again when it has had as long once more.
+    again = view.now - probe.asked > patience
+    return Verdict(Health.SUSPECT, cause, text, ask=Question.WORKS) if again else None
 
 
 def _patience(view: JobView, role: Role) -> timedelta:
@@ -76,6 +107,11 @@ def _patience(view: JobView, role: Role) -> timedelta:
     if role is Role.ROLLOUT:
         return timedelta(seconds=detection.rollout.zero_throughput_seconds)
     return timedelta(seconds=detection.manager.unanswered_seconds)
+
+
+def _ceiling(view: JobView) -> timedelta:
+    """What is learned of a process's standstills is not true of its GPUs: they idle while the processor works."""
+    return timedelta(seconds=view.spec.detection.trainer.idle_seconds)
 
 
 def learned(detection: TrainerDetection, ceiling_seconds: int, shown_seconds: float | None) -> timedelta:

@@ -39,6 +39,7 @@ class Cause(StrEnum):
     POD_DELETED = "PodDeleted"
     POD_FAILED = "PodFailed"
     OUT_OF_MEMORY = "OutOfMemory"
+    GPU_FAILED = "GpuFailed"
     EVICTED = "Evicted"
     POD_LEAVING = "PodLeaving"
     NODE_LOST = "NodeLost"

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from robustrl_api.control import AgentReport, Assignment
+from robustrl_api.node import WatchedPod
+from robustrl_operator.control.node_hub import NodeHub
 from robustrl_operator.view import Heard
 
 Clock = Callable[[], datetime]
@@ -20,6 +22,10 @@ class PodIdentity:
     namespace: str
     pod: str
     uid: str
+    account: str = ""
+    """The service account that it runs under."""
+    node: str = ""
+    """The node that it is bound to, where the API server says it (Kubernetes 1.30 and newer)."""
 
 
 @dataclass
@@ -41,6 +47,7 @@ class ControlHub:
     def __init__(self, clock: Clock, on_report: Callable[[PodIdentity], None]) -> None:
         self._clock = clock
         self._on_report = on_report
+        self.nodes = NodeHub(clock, self._take_news)
         self._lines: dict[str, _Line] = {}
 
     def heard(self, uid: str) -> Heard | None:
@@ -72,6 +79,9 @@ class ControlHub:
         if line.assignment is None or line.assignment.etag == report.applied:
             await self._hold(line)
         return line.assignment
+
+    def _take_news(self, pod: WatchedPod) -> None:
+        self._on_report(PodIdentity(pod.namespace, pod.name, pod.uid))
 
     def _take(self, identity: PodIdentity, line: _Line, report: AgentReport) -> None:
         before, now = line.heard, self._clock()

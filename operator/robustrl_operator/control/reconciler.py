@@ -16,14 +16,16 @@ from datetime import timedelta
 from typing import TypeVar
 
 from robustrl_api.job import RLJob
+from robustrl_api.node import WatchedPod
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import Detector, analyze
 from robustrl_operator.control.body import Body, StatusConflict
 from robustrl_operator.control.hub import Clock, ControlHub
+from robustrl_operator.control.node_hub import Placed
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.plan import DeletePod, Plan, ProbePod, plan
 from robustrl_operator.plan.assign import assignments
-from robustrl_operator.view import Heard, JobView, Probe
+from robustrl_operator.view import Heard, JobView, Observed, Probe
 
 log = logging.getLogger(__name__)
 
@@ -108,9 +110,11 @@ class Reconciler:
         job = self._body.job(self.key)
         if job is None:
             self._forget(set())
+            self._hub.nodes.watch(self.key, {})
             return None
         started = asyncio.get_running_loop().time()
         view = self.view(job)
+        self._hub.nodes.watch(self.key, _placed(view))
         decided = plan(view, analyze(view, self._detectors))
         self.watch.plans += 1
         self.watch.last_plan_seconds = asyncio.get_running_loop().time() - started
@@ -137,6 +141,7 @@ class Reconciler:
             pods=pods,
             nodes=self._body.nodes(),
             reports=_present(uids, self._hub.heard),
+            readings=_present(uids, self._hub.nodes.observed),
             probes=_present(uids, self._prober.result),
         )
 
@@ -169,7 +174,19 @@ class Reconciler:
             await self._body.carry_out(job, action)
 
 
-T = TypeVar("T", Heard, Probe)
+def _placed(view: JobView) -> dict[str, Placed]:
+    """The pods that have a node, for the agent of that node to look at."""
+    permille = view.spec.detection.trainer.active_permille
+    return {
+        pod.uid: Placed(
+            WatchedPod(uid=pod.uid, namespace=view.namespace, name=pod.name, active_permille=permille), pod.node
+        )
+        for pod in view.pods
+        if pod.node
+    }
+
+
+T = TypeVar("T", Heard, Observed, Probe)
 
 
 def _present(uids: set[str], get: Callable[[str], T | None]) -> dict[str, T]:

@@ -19,6 +19,8 @@ REMEMBER_SECONDS = 120.0
 MAX_REMEMBERED = 50_000
 _POD_NAME = "authentication.kubernetes.io/pod-name"
 _POD_UID = "authentication.kubernetes.io/pod-uid"
+_NODE_NAME = "authentication.kubernetes.io/node-name"
+_ACCOUNT = "system:serviceaccount:"
 
 
 class TokenAuthenticator:
@@ -50,6 +52,6 @@ class TokenAuthenticator:
         extra = (user.extra or {}) if user else {}
         if user is None or _POD_NAME not in extra or _POD_UID not in extra:
             return None
-        # system:serviceaccount:NAMESPACE:NAME
-        namespace = (user.username or "").split(":")[2]
-        return PodIdentity(namespace, extra[_POD_NAME][0], extra[_POD_UID][0])
+        namespace, _, account = (user.username or "").removeprefix(_ACCOUNT).partition(":")
+        node = extra.get(_NODE_NAME) or [""]
+        return PodIdentity(namespace, extra[_POD_NAME][0], extra[_POD_UID][0], account, node[0])

@@ -129,8 +129,11 @@ class Jobs:
         for pod in self._body.pods(key):
             heard = self.hub.heard(pod.uid)
             report = heard.report.model_dump(mode="json", by_alias=True) if heard else None
+            observed = self.hub.nodes.observed(pod.uid)
+            reading = observed.reading.model_dump(mode="json", by_alias=True) if observed else None
             pods.append({"name": pod.name, "uid": pod.uid, "role": pod.role, "node": pod.node, "phase": pod.phase,
-                         "deleting": pod.deleting, "address": pod.address, "report": report})  # fmt: skip
+                         "deleting": pod.deleting, "address": pod.address, "report": report,
+                         "reading": reading})  # fmt: skip
         status = job.status.model_dump(mode="json", by_alias=True) if job else None
         return {"key": key, "status": status, "pods": pods}
 

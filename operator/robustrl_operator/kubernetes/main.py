@@ -18,7 +18,7 @@ from lightkube.resources.core_v1 import Node, Pod
 from prometheus_client import CollectorRegistry, generate_latest
 
 from robustrl_api.names import LABEL_JOB
-from robustrl_operator.control.server import control_app
+from robustrl_operator.control.server import NodeAgents, control_app
 from robustrl_operator.kubernetes import certificates, handlers
 from robustrl_operator.kubernetes.body import KubernetesBody, key_of
 from robustrl_operator.kubernetes.identity import TokenAuthenticator
@@ -62,6 +62,9 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
         pair = await certificates.ensure(self._client, self._settings)
+        if self._settings.node_agents:
+            # They run here, where there may never be a job.
+            await certificates.hand_out(self._client, self._settings.namespace, pair.ca)
         body = KubernetesBody(self._client, self._settings.control_url, pair.ca, lambda: datetime.now(UTC))
         self._jobs.attach(body)
         self._watch(body)
@@ -130,7 +133,9 @@ class Operator:
         )
 
     async def _serve_control(self, pair: certificates.Certificates) -> web.AppRunner:
-        app = control_app(self._jobs.hub, TokenAuthenticator(self._client))
+        namespace, account = self._settings.namespace, self._settings.node_agents
+        node_agents = NodeAgents(namespace, account) if account else None
+        app = control_app(self._jobs.hub, TokenAuthenticator(self._client), node_agents)
         return await _listen(app, self._settings.control_port, pair)
 
     async def _serve_http(self, body: KubernetesBody) -> web.AppRunner:

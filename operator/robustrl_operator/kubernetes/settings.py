@@ -23,6 +23,8 @@ class Settings:
     log_level: str = "INFO"
     pod: str = ""
     """Name of the operator's own pod: its identity among operators."""
+    node_agents: str = ""
+    """Service account of the node agents, in the operator's namespace; empty where there are none."""
 
     @classmethod
     def from_environment(cls) -> Settings:
@@ -31,6 +33,7 @@ class Settings:
             watch_namespace=os.environ.get("ROBUSTRL_WATCH_NAMESPACE", ""),
             service=os.environ.get("ROBUSTRL_SERVICE", "robustrl-operator"),
             pod=os.environ.get("ROBUSTRL_POD_NAME", "") or socket.gethostname(),
+            node_agents=os.environ.get("ROBUSTRL_NODE_AGENTS", ""),
             log_level=os.environ.get("ROBUSTRL_LOG_LEVEL", "INFO"),
         )
 

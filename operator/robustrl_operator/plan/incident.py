@@ -52,7 +52,7 @@ def note_incident(
     )
     if any(_same_fault(before, incident) for before in draft.status.incidents):
         return draft
-    draft = suspicion.note(draft, pod)
+    draft = suspicion.note(draft, pod, fault)
     draft = draft.tell(EventReason.FAULT_DETECTED, f"{fault.cause}: {fault.evidence} -> {decision}", warning=True)
     return draft.set(incidents=(*draft.status.incidents, incident)[-MAX_INCIDENTS:])
 

@@ -1,4 +1,5 @@
-"""Nodes with repeated faults are suspects for a while: new pods and new trainers go elsewhere if they can.
+"""Nodes with repeated faults are suspects for a while: new pods and new trainers go elsewhere if they can. One with a
+broken GPU is a suspect at once.
 
 The idea is DLRover's per-node failure limit. A suspect is avoided, never forbidden: a job that has nowhere else to go
 goes on there.
@@ -9,20 +10,24 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from robustrl_api.status import SuspectNode
+from robustrl_operator.analyze.verdict import Cause, Verdict
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.view import moment, timestamp
 
 MAX_SUSPECTS = 64
 
 
-def note(draft: Draft, pod: str) -> Draft:
+def note(draft: Draft, pod: str, fault: Verdict) -> Draft:
     """Count a fault of `pod` against the node it runs on."""
     node = next((p.node for p in draft.view.pods if p.name == pod), "") or _seat(draft, pod)
     if not node:
         return draft
     others = tuple(s for s in draft.status.suspects if s.name != node and not _forgotten(draft, s))
     before = next((s for s in draft.status.suspects if s.name == node and not _forgotten(draft, s)), None)
-    counted = SuspectNode(name=node, faults=before.faults + 1 if before else 1, last_time=timestamp(draft.view.now))
+    faults = before.faults + 1 if before else 1
+    if fault.cause is Cause.GPU_FAILED:
+        faults = max(faults, draft.spec.recovery.suspicion.faults)
+    counted = SuspectNode(name=node, faults=faults, last_time=timestamp(draft.view.now))
     return draft.set(suspects=(*others, counted)[-MAX_SUSPECTS:])
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.operator.build import NOW, SECOND, actions, draft, failed, job, running_job, with_status, without_pod
 
 from robustrl_api.status import SuspectNode
-from robustrl_operator.plan import CreatePod
+from robustrl_operator.plan import CreatePod, DeletePod, plan
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.incident import note_incident
 from robustrl_operator.plan.rules import populate
@@ -26,6 +26,23 @@ def faulty(view: JobView, *pods: str) -> Draft:
 def test_three_faults_make_a_suspect() -> None:
     assert suspects(faulty(running_job(), "j-rollout-3", "j-rollout-3", "j-rollout-4")) == set()
     assert suspects(faulty(running_job(), *["j-rollout-3"] * 3)) == {"n3"}
+
+
+def test_one_broken_gpu_makes_a_suspect_at_once() -> None:
+    broken = failed("Pod", "GpuFailed", "XID 79")
+    after = note_incident(draft(running_job()), "rollout", "j-rollout-3", broken, "replace")
+    assert suspects(after) == {"n3"}
+    assert [s.faults for s in after.status.suspects] == [3]
+
+
+def test_the_replacement_of_a_pod_on_a_broken_gpu_goes_elsewhere() -> None:
+    view = running_job()
+    planned = plan(view, draft(view, {"j-trainer-1": failed("Pod", "GpuFailed", "XID 79")}).verdicts)
+    (created,) = actions(planned, CreatePod)
+    assert created.suspect_nodes == ("n1",)
+    assert [member.pod for member in planned.status.members] == ["j-rollout-3", "j-trainer-2"]
+    assert [(i.pod, i.cause, i.evidence) for i in planned.status.incidents] == [("j-trainer-1", "GpuFailed", "XID 79")]
+    assert [(deleted.name, deleted.force) for deleted in actions(planned, DeletePod)] == [("j-trainer-1", False)]
 
 
 def test_one_fault_reported_twice_counts_once() -> None:

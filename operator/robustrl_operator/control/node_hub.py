@@ -1,0 +1,86 @@
+"""What node agents have last said of the jobs' pods: in memory, rebuilt by their next reports after a restart.
+
+A node agent speaks only for pods that are on its own node: which those are it is told from the pods that the
+reconcilers see, and what it says of any other is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from robustrl_api.node import NodeAssignment, NodeReport, PodReading, WatchedPod, XidSeverity
+from robustrl_operator.view import Observed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A pod that shall be looked at, and where it is."""
+
+    pod: WatchedPod
+    node: str
+
+
+class NodeHub:
+    """Holds each pod's last reading.
+
+    `on_news` is called with a pod of which something was said that a rule could act on at once: a new XID.
+    """
+
+    def __init__(self, clock: Callable[[], datetime], on_news: Callable[[WatchedPod], None]) -> None:
+        self._clock, self._on_news = clock, on_news
+        self._jobs: dict[str, Mapping[str, Placed]] = {}
+        self._placed: dict[str, Placed] = {}
+        self._by_node: dict[str, dict[str, WatchedPod]] = {}
+        self._observed: dict[str, Observed] = {}
+
+    def watch(self, job: str, pods: Mapping[str, Placed]) -> None:
+        """The job's pods by UID, as they are now. A pod that is not among them any more is forgotten."""
+        before = self._jobs.get(job, {})
+        if pods == before:
+            return
+        for uid in before:
+            self._leave(uid)
+        for uid, placed in pods.items():
+            self._placed[uid] = placed
+            self._by_node.setdefault(placed.node, {})[uid] = placed.pod
+        for uid in before.keys() - pods.keys():
+            self._observed.pop(uid, None)
+        self._jobs[job] = dict(pods)
+        if not pods:
+            del self._jobs[job]
+
+    def _leave(self, uid: str) -> None:
+        placed = self._placed.pop(uid)
+        there = self._by_node[placed.node]
+        del there[uid]
+        if not there:
+            del self._by_node[placed.node]
+
+    def observed(self, uid: str) -> Observed | None:
+        """What was last said of a pod."""
+        return self._observed.get(uid)
+
+    def take(self, report: NodeReport) -> NodeAssignment:
+        """Take a node's report; the answer names the pods that it shall look at."""
+        here = self._by_node.get(report.node, {})
+        for reading in report.pods:
+            if reading.uid in here:
+                self._note(here[reading.uid], reading)
+            elif reading.uid in self._placed:
+                log.warning("node %s spoke for pod %s, which is on another node", report.node, reading.uid)
+        return NodeAssignment(pods=tuple(here.values()))
+
+    def _note(self, pod: WatchedPod, reading: PodReading) -> None:
+        before = self._observed.get(pod.uid)
+        self._observed[pod.uid] = Observed(reading, self._clock())
+        if _broken(reading) - (_broken(before.reading) if before else frozenset()):
+            self._on_news(pod)
+
+
+def _broken(reading: PodReading) -> frozenset[tuple[str, int]]:
+    return frozenset((xid.gpu, xid.code) for xid in reading.xids if xid.severity is XidSeverity.GPU)
