@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from robustrl.node.settings import Settings as NodeSettings
 from robustrl_api.job import RLJob
 from robustrl_api.names import CONTROL_AUDIENCE, Role
 from robustrl_e2e.cluster import binaries
-from robustrl_operator.kubernetes.pod_factory import build_pod
+from robustrl_operator.kubernetes.pod_factory import CA_CONFIG_MAP, build_pod
 from robustrl_operator.plan import CreatePod
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,8 @@ HELM = shutil.which("helm") or (str(BUILT) if BUILT.exists() else None)
 pytestmark = pytest.mark.skipif(HELM is None, reason="no helm in PATH and none built: make cluster builds one")
 
 NAMESPACED = ["watchNamespace=research"]
+EXPORTER = "http://$(ROBUSTRL_NODE_IP):9400/metrics"
+NODE_AGENT = ["nodeAgent.enabled=true", f"nodeAgent.exporterUrl={EXPORTER}"]
 
 
 def helm(*words: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +49,11 @@ def test_lint() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("values", [[], NAMESPACED], ids=["all namespaces", "one namespace"])
+@pytest.mark.parametrize(
+    "values",
+    [[], NAMESPACED, NODE_AGENT, NAMESPACED + NODE_AGENT],
+    ids=["all namespaces", "one namespace", "node agents", "one namespace and node agents"],
+)
 def test_no_rule_has_a_wildcard_or_gives_more_than_it_must(values: list[str]) -> None:
     roles = of_kind(rendered(*values), "Role", "ClusterRole")
     assert roles
@@ -79,19 +86,22 @@ def test_job_rights_are_in_the_served_namespace() -> None:
     assert roles["robustrl-operator-jobs"]["metadata"]["namespace"] == "research"
 
 
-@pytest.mark.parametrize("values", [[], NAMESPACED])
+@pytest.mark.parametrize("values", [[], NAMESPACED, NODE_AGENT, NAMESPACED + NODE_AGENT])
 def test_every_binding_is_to_the_operator_alone(values: list[str]) -> None:
-    """No right of the chart reaches a job's pod."""
+    """No right of the chart reaches a job's pod, nor a node agent."""
     documents = rendered(*values)
-    (account,) = of_kind(documents, "ServiceAccount")
+    account = next(each for each in of_kind(documents, "ServiceAccount") if "operator" in each["metadata"]["name"])
     for binding in of_kind(documents, "RoleBinding", "ClusterRoleBinding"):
         (subject,) = binding["subjects"]
         assert (subject["kind"], subject["name"]) == ("ServiceAccount", account["metadata"]["name"])
 
 
-def test_the_operator_runs_restricted() -> None:
-    (deployment,) = of_kind(rendered(), "Deployment")
-    spec = deployment["spec"]["template"]["spec"]
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+def test_what_the_chart_runs_is_restricted(kind: str) -> None:
+    (workload,) = of_kind(rendered(*NODE_AGENT), kind)
+    spec = workload["spec"]["template"]["spec"]
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert all(set(volume) <= {"name", "emptyDir", "projected"} for volume in spec["volumes"])
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
     for container in spec["containers"]:
@@ -100,6 +110,7 @@ def test_the_operator_runs_restricted() -> None:
         assert context["readOnlyRootFilesystem"] is True
         assert context["capabilities"]["drop"] == ["ALL"]
         assert container["resources"]["limits"]["memory"]
+        assert all("hostPort" not in port for port in container.get("ports", ()))
 
 
 @pytest.mark.parametrize("role", [Role.TRAINER, Role.ROLLOUT, Role.MANAGER])
@@ -117,9 +128,75 @@ def test_agents_have_no_rights_at_the_api_server(role: Role) -> None:
     assert [token["audience"] for token in tokens] == [CONTROL_AUDIENCE]
 
 
+def node_agent(*values: str) -> dict[str, Any]:
+    (workload,) = of_kind(rendered(*NODE_AGENT, *values), "DaemonSet")
+    spec: dict[str, Any] = workload["spec"]["template"]["spec"]
+    return spec
+
+
+def environment(spec: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each.get("value", "") for each in spec["containers"][0]["env"]}
+
+
+def test_node_agents_have_no_rights_at_the_api_server() -> None:
+    """Their only credential is a token with our audience, under the account that the operator is told."""
+    spec = node_agent()
+    assert spec["automountServiceAccountToken"] is False
+    (identity,) = spec["volumes"]
+    token, ca = identity["projected"]["sources"]
+    assert token["serviceAccountToken"]["audience"] == CONTROL_AUDIENCE
+    assert ca["configMap"]["name"] == CA_CONFIG_MAP
+    (operator,) = of_kind(rendered(*NODE_AGENT), "Deployment")
+    told = environment(operator["spec"]["template"]["spec"])
+    assert told["ROBUSTRL_NODE_AGENTS"] == spec["serviceAccountName"]
+
+
+def test_a_node_agents_environment_is_what_it_reads() -> None:
+    names = environment(node_agent("nodeAgent.xids.63=Gpu", "nodeAgent.xids.31=Ignore"))
+    filled = {"ROBUSTRL_NODE_NAME": "n1", "ROBUSTRL_EXPORTER_URL": "http://10.0.0.1:9400/metrics"}
+    assert names["ROBUSTRL_EXPORTER_URL"] == EXPORTER
+    settings = NodeSettings.from_environment(names | filled)
+    assert settings.access.url == "https://robustrl-operator.robustrl-system.svc:8443"
+    assert [settings.xids[code].severity.value for code in (63, 31, 79)] == ["Gpu", "Ignore", "Gpu"]
+    assert settings.cgroup_root is None
+
+
+def test_processor_time_of_pods_costs_a_mount() -> None:
+    spec = node_agent("nodeAgent.exporterUrl=", "nodeAgent.cgroups.enabled=true")
+    (mount,) = [volume for volume in spec["volumes"] if "hostPath" in volume]
+    assert mount["hostPath"]["path"] == "/sys/fs/cgroup"
+    (at,) = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == mount["name"]]
+    assert at["readOnly"] is True
+    assert environment(spec)["ROBUSTRL_CGROUP_ROOT"] == at["mountPath"]
+
+
+def test_node_agents_reach_the_operator_and_nobody_reaches_them() -> None:
+    policies = {each["metadata"]["name"]: each["spec"] for each in of_kind(rendered(*NODE_AGENT), "NetworkPolicy")}
+    labels = of_kind(rendered(*NODE_AGENT), "DaemonSet")[0]["spec"]["template"]["metadata"]["labels"]
+    admitted = [
+        source["podSelector"]["matchLabels"]
+        for rule in policies["robustrl-operator"]["ingress"]
+        for source in rule.get("from", ())
+    ]
+    assert any(selector.items() <= labels.items() for selector in admitted)
+    assert policies["robustrl-node-agent"]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert policies["robustrl-node-agent"]["ingress"] == []
+    operators = of_kind(rendered(*NODE_AGENT), "Service")[0]["spec"]["selector"]
+    assert not operators.items() <= labels.items(), "the operator's Service must not send agents to them"
+
+
+def test_a_node_agent_with_nothing_to_look_at_is_refused() -> None:
+    done = helm("template", "r", str(CHART), "--set", "nodeAgent.enabled=true")
+    assert done.returncode != 0
+    assert "nodeAgent.exporterUrl" in done.stderr
+
+
 @pytest.mark.parametrize(
     "junk",
     [
+        "nodeAgent.enabled=maybe",
+        "nodeAgent.exporterUrl=localhost:9400",
+        "nodeAgent.xids.63=Fatal",
         "watchNamspace=typo",
         "logLevel=LOUD",
         "image.tag=",
@@ -144,5 +221,6 @@ def test_the_defaults_are_the_schemas_own() -> None:
 def test_optional_parts() -> None:
     assert not of_kind(rendered(), "ServiceMonitor")
     assert of_kind(rendered("serviceMonitor.enabled=true"), "ServiceMonitor")
+    assert not of_kind(rendered(), "DaemonSet")
     assert of_kind(rendered(), "NetworkPolicy")
-    assert not of_kind(rendered("networkPolicy.enabled=false"), "NetworkPolicy")
+    assert not of_kind(rendered("networkPolicy.enabled=false", *NODE_AGENT), "NetworkPolicy")

@@ -8,6 +8,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/name: robustrl-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
+{{- define "robustrl.nodeAgentSelector" -}}
+app.kubernetes.io/name: robustrl-node-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+{{- define "robustrl.nodeAgentLabels" -}}
+{{ include "robustrl.nodeAgentSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
 {{- define "robustrl.jobRules" -}}
 - apiGroups: [robustrl.dev]
   # Deleted only at the end of spec.ttlSecondsAfterFinished.

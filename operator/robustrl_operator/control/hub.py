@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from robustrl_api.control import AgentReport, Assignment
-from robustrl_api.node import WatchedPod
-from robustrl_operator.control.node_hub import NodeHub
+from robustrl_operator.control.node_hub import NodeHub, Placed
 from robustrl_operator.view import Heard
 
 Clock = Callable[[], datetime]
@@ -80,7 +79,7 @@ class ControlHub:
             await self._hold(line)
         return line.assignment
 
-    def _take_news(self, pod: WatchedPod) -> None:
+    def _take_news(self, pod: Placed) -> None:
         self._on_report(PodIdentity(pod.namespace, pod.name, pod.uid))
 
     def _take(self, identity: PodIdentity, line: _Line, report: AgentReport) -> None:

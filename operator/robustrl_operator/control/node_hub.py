@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from robustrl_api.node import NodeAssignment, NodeReport, PodReading, WatchedPod, XidSeverity
+from robustrl_api.node import ACTIVE_PERMILLE, NodeAssignment, NodeReport, PodReading, WatchedPod, XidSeverity
 from robustrl_operator.view import Observed
 
 log = logging.getLogger(__name__)
@@ -21,8 +21,11 @@ log = logging.getLogger(__name__)
 class Placed:
     """A pod that shall be looked at, and where it is."""
 
-    pod: WatchedPod
+    uid: str
+    namespace: str
+    name: str
     node: str
+    active_permille: int = ACTIVE_PERMILLE
 
 
 class NodeHub:
@@ -31,11 +34,11 @@ class NodeHub:
     `on_news` is called with a pod of which something was said that a rule could act on at once: a new XID.
     """
 
-    def __init__(self, clock: Callable[[], datetime], on_news: Callable[[WatchedPod], None]) -> None:
+    def __init__(self, clock: Callable[[], datetime], on_news: Callable[[Placed], None]) -> None:
         self._clock, self._on_news = clock, on_news
         self._jobs: dict[str, Mapping[str, Placed]] = {}
         self._placed: dict[str, Placed] = {}
-        self._by_node: dict[str, dict[str, WatchedPod]] = {}
+        self._by_node: dict[str, dict[str, Placed]] = {}
         self._observed: dict[str, Observed] = {}
 
     def watch(self, job: str, pods: Mapping[str, Placed]) -> None:
@@ -47,7 +50,7 @@ class NodeHub:
             self._leave(uid)
         for uid, placed in pods.items():
             self._placed[uid] = placed
-            self._by_node.setdefault(placed.node, {})[uid] = placed.pod
+            self._by_node.setdefault(placed.node, {})[uid] = placed
         for uid in before.keys() - pods.keys():
             self._observed.pop(uid, None)
         self._jobs[job] = dict(pods)
@@ -73,13 +76,17 @@ class NodeHub:
                 self._note(here[reading.uid], reading)
             elif reading.uid in self._placed:
                 log.warning("node %s spoke for pod %s, which is on another node", report.node, reading.uid)
-        return NodeAssignment(pods=tuple(here.values()))
+        return NodeAssignment(pods=tuple(map(_watched, here.values())))
 
-    def _note(self, pod: WatchedPod, reading: PodReading) -> None:
+    def _note(self, pod: Placed, reading: PodReading) -> None:
         before = self._observed.get(pod.uid)
         self._observed[pod.uid] = Observed(reading, self._clock())
         if _broken(reading) - (_broken(before.reading) if before else frozenset()):
             self._on_news(pod)
+
+
+def _watched(pod: Placed) -> WatchedPod:
+    return WatchedPod(uid=pod.uid, namespace=pod.namespace, name=pod.name, active_permille=pod.active_permille)
 
 
 def _broken(reading: PodReading) -> frozenset[tuple[str, int]]:

@@ -16,7 +16,6 @@ from datetime import timedelta
 from typing import TypeVar
 
 from robustrl_api.job import RLJob
-from robustrl_api.node import WatchedPod
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import Detector, analyze
 from robustrl_operator.control.body import Body, StatusConflict
@@ -177,13 +176,7 @@ class Reconciler:
 def _placed(view: JobView) -> dict[str, Placed]:
     """The pods that have a node, for the agent of that node to look at."""
     permille = view.spec.detection.trainer.active_permille
-    return {
-        pod.uid: Placed(
-            WatchedPod(uid=pod.uid, namespace=view.namespace, name=pod.name, active_permille=permille), pod.node
-        )
-        for pod in view.pods
-        if pod.node
-    }
+    return {pod.uid: Placed(pod.uid, view.namespace, pod.name, pod.node, permille) for pod in view.pods if pod.node}
 
 
 T = TypeVar("T", Heard, Observed, Probe)

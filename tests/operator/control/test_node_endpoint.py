@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from tests.operator.build import NOW
 
-from robustrl_api.node import NodeAssignment, NodeReport, PodReading, Source, WatchedPod
+from robustrl_api.node import NodeAssignment, NodeReport, PodReading, Source
 from robustrl_operator.control.hub import ControlHub, PodIdentity
 from robustrl_operator.control.node_hub import Placed
 from robustrl_operator.control.server import MAX_NODE_REPORT_BYTES, MAX_REPORT_BYTES, NodeAgents, control_app
@@ -32,7 +32,7 @@ class Callers:
 
 def hub() -> ControlHub:
     hub = ControlHub(lambda: NOW, lambda _: None)
-    hub.nodes.watch("rl/j", {"uid-a": Placed(WatchedPod(uid="uid-a", namespace="rl", name="a"), "n1")})
+    hub.nodes.watch("rl/j", {"uid-a": Placed("uid-a", "rl", "a", "n1")})
     return hub
 
 

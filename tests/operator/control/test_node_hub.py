@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.operator.build import NOW
 
-from robustrl_api.node import NodeReport, PodReading, Source, WatchedPod, Xid, XidSeverity
+from robustrl_api.node import NodeReport, PodReading, Source, Xid, XidSeverity
 from robustrl_operator.control.node_hub import NodeHub, Placed
 
 
 def placed(name: str, node: str = "n1", uid: str = "") -> dict[str, Placed]:
     uid = uid or f"uid-{name}"
-    return {uid: Placed(WatchedPod(uid=uid, namespace="rl", name=name), node)}
+    return {uid: Placed(uid, "rl", name, node)}
 
 
 def reading(name: str, *codes: int, severity: XidSeverity = XidSeverity.GPU, idle: float = 7) -> PodReading:
