@@ -137,6 +137,8 @@ class Assignment(ApiModel):
     """Base URL of the managers. Empty while there are none."""
     peers: tuple[Peer, ...] = ()
     """Every other live pod of the job that has an address."""
+    keeper: str = ""
+    """Trainers: the peer whose memory keeps copies of this pod's checkpoints."""
     heartbeat_seconds: float = 1.0
     """Longest time until the next report."""
     hand_over: bool = False
@@ -145,3 +147,8 @@ class Assignment(ApiModel):
     """A rollout that shall keep a warm worker loaded, to become a trainer in the shortest time."""
     end_life: str = ""
     """The process of this life hangs and shall be ended; its agent then restarts it as after any exit."""
+
+    @property
+    def keeper_peer(self) -> Peer | None:
+        """The keeper as it is addressed."""
+        return next((peer for peer in self.peers if peer.pod == self.keeper), None)

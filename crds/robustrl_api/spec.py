@@ -41,6 +41,11 @@ class StandbyMode(StrEnum):
     OFF = "Off"
 
 
+class PeerCopy(StrEnum):
+    AUTO = "Auto"
+    OFF = "Off"
+
+
 class WarmMode(StrEnum):
     AUTO = "Auto"
     OFF = "Off"
@@ -245,6 +250,9 @@ class Checkpoint(DocumentedModel):
 
     storage: CheckpointStorage | None = None
     """Where checkpoints go in the background, beside the copies in the trainers' memory."""
+    peer_copy: PeerCopy = PeerCopy.AUTO
+    """Auto keeps a copy of each trainer's newest checkpoints in the memory of a pod on another node, a rollout where
+    there is one, so that they survive the trainers. Off saves the traffic and the memory."""
     keep: int = Field(default=5, ge=1, le=1000)
     """Checkpoints kept in storage."""
     memory_mebibytes: int = Field(default=1024, ge=16, le=4_194_304)

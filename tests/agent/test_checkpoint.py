@@ -11,8 +11,9 @@ import pytest
 
 from robustrl.checkpoint import folder as folders
 from robustrl.checkpoint.archive import Archive
-from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
+from robustrl.checkpoint.fetch import Found, NoCopy, Wanted, obtain
 from robustrl.checkpoint.folder import MANIFEST, BadCopy, Manifest
+from robustrl.checkpoint.keeping import Keeping
 from robustrl.checkpoint.shelf import Shelf
 from robustrl.supervisor.http import AgentEndpoint
 from robustrl.supervisor.state import PodState
@@ -65,7 +66,8 @@ async def serve() -> AsyncIterator[Serve]:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         name = f"peer-{len(endpoints)}"
-        endpoint = AgentEndpoint(PodState(name, Role.TRAINER), shelf, "127.0.0.1", port, always)
+        keeping = Keeping(shelf)
+        endpoint = AgentEndpoint(PodState(name, Role.TRAINER), shelf, keeping, "127.0.0.1", port, always)
         await endpoint.start()
         endpoints.append(endpoint)
         return Peer(pod=name, role=Role.TRAINER, address="127.0.0.1", agent_port=port, rank=len(endpoints))
@@ -157,12 +159,12 @@ def test_what_is_no_version_is_left_alone(memory: Shelf) -> None:
 async def test_own_memory_comes_first(memory: Shelf, storage: Shelf) -> None:
     root = made(memory)
     made(storage)
-    assert await obtain(Wanted(V, frozenset({root}), 0), memory, storage, []) == memory.folder(V, 0)
+    assert await obtain(Wanted(V, frozenset({root}), 0), memory, storage, []) == Found(memory.folder(V, 0), "memory")
 
 
 async def test_another_ranks_copy_of_the_same_will_do(memory: Shelf) -> None:
     root = made(memory, rank=3)
-    assert await obtain(Wanted(V, frozenset({root}), 0), memory, None, []) == memory.folder(V, 3)
+    assert await obtain(Wanted(V, frozenset({root}), 0), memory, None, []) == Found(memory.folder(V, 3), "memory")
 
 
 async def test_damaged_copy_is_skipped_and_a_peers_taken(memory: Shelf, tmp_path: Path, serve: Serve) -> None:
@@ -171,8 +173,8 @@ async def test_damaged_copy_is_skipped_and_a_peers_taken(memory: Shelf, tmp_path
     other = Shelf(tmp_path / "other", 2)
     made(other)
     found = await obtain(Wanted(V, frozenset({root}), 0), memory, None, [await serve(other)])
-    assert content(found) == b"weights"
-    assert found == memory.folder(V, 0), "it is in memory from now on"
+    assert content(found.path) == b"weights"
+    assert found == Found(memory.folder(V, 0), "peer", "peer-0"), "it is in memory from now on"
 
 
 async def test_peer_with_a_damaged_copy_is_left_for_the_next(memory: Shelf, tmp_path: Path, serve: Serve) -> None:
@@ -182,13 +184,15 @@ async def test_peer_with_a_damaged_copy_is_left_for_the_next(memory: Shelf, tmp_
     damage(bad)
     peers = [(await serve(bad)).model_copy(update={"rank": 0}), (await serve(good)).model_copy(update={"rank": -1})]
     found = await obtain(Wanted(V, frozenset({root}), 0), memory, None, peers)
-    assert content(found) == b"weights"
+    assert content(found.path) == b"weights"
 
 
 async def test_storage_is_the_last_resort(memory: Shelf, storage: Shelf, serve: Serve, tmp_path: Path) -> None:
     root = made(storage)
     peer = await serve(Shelf(tmp_path / "empty", 2))
-    assert await obtain(Wanted(V, frozenset({root}), 0), memory, storage, [peer]) == storage.folder(V, 0)
+    assert await obtain(Wanted(V, frozenset({root}), 0), memory, storage, [peer]) == Found(
+        storage.folder(V, 0), "storage"
+    )
 
 
 async def test_error_names_every_place(memory: Shelf, storage: Shelf, serve: Serve, tmp_path: Path) -> None:

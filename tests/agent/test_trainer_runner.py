@@ -69,7 +69,7 @@ class Bench:
     async def start(self, assignment: Assignment = ASSIGNMENT) -> TrainerRunner:
         archive = Archive(self.memory.checkpoints, None)
         runner = TrainerRunner(
-            self.config, self.state, cast(Any, self.launcher), self.memory, archive, cast(Any, None)
+            self.config, self.state, cast(Any, self.launcher), self.memory, [archive], cast(Any, None)
         )  # fmt: skip
         await runner.start(assignment)
         await self.launched()

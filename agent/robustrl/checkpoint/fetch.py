@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
+import secrets
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 
-from robustrl.checkpoint.folder import MANIFEST, BadCopy, Manifest, put_in_place, verify
+from robustrl.checkpoint.folder import MANIFEST, READ_BYTES, BadCopy, put_in_place, read_manifest, verify
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.control import Peer
 from robustrl_api.version import Version
@@ -39,15 +40,31 @@ class Wanted:
     rank: int
 
 
-async def obtain(wanted: Wanted, memory: Shelf, storage: Shelf | None, peers: Sequence[Peer]) -> Path:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A verified folder, and where the checkpoint was."""
+
+    path: Path
+    place: str
+    """memory, peer or storage."""
+    whose: str = ""
+    """The peer's pod."""
+
+
+async def obtain(
+    wanted: Wanted, memory: Shelf, storage: Shelf | None, peers: Sequence[Peer], keeper: str = ""
+) -> Found:
     """A verified folder of the wanted checkpoint.
+
+    Args:
+        keeper: the pod that should have a copy of it.
 
     Raises:
         NoCopy: there is none anywhere; the message says what was wrong with each place.
     """
     problems: list[str] = []
     found = await _local(wanted, memory, "memory", problems)
-    found = found or await _from_peers(wanted, memory, peers, problems)
+    found = found or await _from_peers(wanted, memory, nearest_first(peers, keeper), problems)
     if found is None and storage is not None:
         found = await _local(wanted, storage, "storage", problems)
     if found is None:
@@ -55,56 +72,82 @@ async def obtain(wanted: Wanted, memory: Shelf, storage: Shelf | None, peers: Se
     return found
 
 
-async def _local(wanted: Wanted, shelf: Shelf, place: str, problems: list[str]) -> Path | None:
+def nearest_first(peers: Sequence[Peer], keeper: str) -> list[Peer]:
+    """Trainers, who made it; then the keeper; then whoever kept one before. Equals by chance, to share the load."""
+    return sorted(peers, key=lambda peer: (peer.rank < 0, peer.pod != keeper, random.random()))
+
+
+async def _local(wanted: Wanted, shelf: Shelf, place: str, problems: list[str]) -> Found | None:
     copies = shelf.copies(wanted.version)
     own = shelf.folder(wanted.version, wanted.rank)
     for folder in sorted(copies, key=lambda path: path != own):
         try:
             await asyncio.to_thread(verify, folder, wanted.roots)
-            return folder
+            return Found(folder, place)
         except BadCopy as error:
             log.warning("skipping a copy in %s: %s", place, error)
             problems.append(f"{place}: {error}")
     return None
 
 
-async def _from_peers(wanted: Wanted, memory: Shelf, peers: Sequence[Peer], problems: list[str]) -> Path | None:
-    candidates = sorted(peers, key=lambda peer: (peer.rank < 0, random.random()))
-    timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=STALL_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
-        for peer in candidates:
+async def _from_peers(wanted: Wanted, memory: Shelf, peers: Sequence[Peer], problems: list[str]) -> Found | None:
+    async with session() as calls:
+        for peer in peers:
             try:
-                return await _fetch(session, wanted, memory, peer)
+                return Found(await _fetch(calls, wanted, memory, peer), "peer", peer.pod)
             except (aiohttp.ClientError, TimeoutError, BadCopy, OSError) as error:
                 problems.append(f"{peer.pod}: {error or type(error).__name__}")
     return None
 
 
-async def _fetch(session: aiohttp.ClientSession, wanted: Wanted, memory: Shelf, peer: Peer) -> Path:
-    base = f"http://{peer.address}:{peer.agent_port}/checkpoints/{wanted.version}"
-    async with session.get(base) as response:
+async def _fetch(calls: aiohttp.ClientSession, wanted: Wanted, memory: Shelf, peer: Peer) -> Path:
+    async with calls.get(_url(peer, wanted.version)) as response:
         response.raise_for_status()
-        ranks: dict[str, str] = await response.json()
-    rank = next((rank for rank, root in ranks.items() if root in wanted.roots), None)
-    if rank is None:
+        parts: dict[str, str] = await response.json()
+    part = next((part for part, root in parts.items() if root in wanted.roots), None)
+    if part is None:
         raise BadCopy("it does not hold that checkpoint")
-    return await _download(session, f"{base}/{rank}", wanted, memory)
-
-
-async def _download(session: aiohttp.ClientSession, url: str, wanted: Wanted, memory: Shelf) -> Path:
     target = memory.folder(wanted.version, wanted.rank)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.mkdir(parents=True, exist_ok=True)
-    manifest = Manifest.from_json((await _file(session, f"{url}/{MANIFEST}")).decode())
-    for entry in manifest.files:
-        (temporary / entry.name).write_bytes(await _file(session, f"{url}/{entry.name}"))
-    (temporary / MANIFEST).write_text(manifest.to_json())
-    await asyncio.to_thread(verify, temporary, wanted.roots)
-    put_in_place(temporary, target)
+    await download(calls, peer, wanted.version, part, wanted.roots, target)
     return target
 
 
-async def _file(session: aiohttp.ClientSession, url: str) -> bytes:
-    async with session.get(url) as response:
+def session() -> aiohttp.ClientSession:
+    """For calls to other agents: a peer that is gone or stalls costs seconds, a large file as long as it comes."""
+    timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=STALL_SECONDS)
+    return aiohttp.ClientSession(timeout=timeout)
+
+
+async def download(
+    calls: aiohttp.ClientSession, peer: Peer, version: Version, part: str, roots: frozenset[str], target: Path
+) -> None:
+    """Fetch a part of a checkpoint from a peer's memory; `target` appears complete and verified, or not at all.
+
+    Raises:
+        BadCopy: what came is not one of `roots`.
+        aiohttp.ClientError, TimeoutError: the peer is gone, or stalls.
+        OSError: there is no room.
+    """
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    temporary.mkdir(parents=True)
+    url = f"{_url(peer, version)}/{part}"
+    try:
+        await _file(calls, f"{url}/{MANIFEST}", temporary / MANIFEST)
+        for entry in read_manifest(temporary).files:
+            await _file(calls, f"{url}/{entry.name}", temporary / entry.name)
+        await asyncio.to_thread(verify, temporary, roots)
+        put_in_place(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+async def _file(calls: aiohttp.ClientSession, url: str, path: Path) -> None:
+    async with calls.get(url) as response:
         response.raise_for_status()
-        return await response.read()
+        with path.open("wb") as stream:
+            async for block in response.content.iter_chunked(READ_BYTES):
+                stream.write(block)
+
+
+def _url(peer: Peer, version: Version) -> str:
+    return f"http://{peer.address}:{peer.agent_port}/checkpoints/{version}"

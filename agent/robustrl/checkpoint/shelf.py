@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from robustrl_api.version import Version
@@ -15,6 +17,7 @@ class Shelf:
     def __init__(self, root: Path, keep: int) -> None:
         self.root = root
         self._keep = keep
+        self._pinned: Counter[Version] = Counter()
 
     def folder(self, version: Version, rank: int) -> Path:
         """Where one rank's part of a checkpoint is, or would be."""
@@ -35,8 +38,17 @@ class Shelf:
                 found.append(Version.parse(entry.name))
         return sorted(found, key=lambda version: (version.step, version.epoch))
 
+    @contextlib.contextmanager
+    def pinned(self, version: Version) -> Iterator[None]:
+        """Inside the block the checkpoint is not pruned: somebody reads it."""
+        self._pinned[version] += 1
+        try:
+            yield
+        finally:
+            self._pinned[version] -= 1
+
     def prune(self, protect: Version) -> None:
         """Remove all but the newest `keep` checkpoints; `protect`, the newest committed one, always stays."""
         for version in self.versions()[: -self._keep or None]:
-            if version != protect:
+            if version != protect and not self._pinned[version]:
                 shutil.rmtree(self.root / str(version), ignore_errors=True)

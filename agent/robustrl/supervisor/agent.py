@@ -9,6 +9,8 @@ import signal
 from typing import Any
 
 from robustrl.checkpoint.archive import Archive
+from robustrl.checkpoint.keeping import Keeping
+from robustrl.checkpoint.pushing import Pusher
 from robustrl.supervisor.activity import ActivityWatch
 from robustrl.supervisor.control_client import ControlClient
 from robustrl.supervisor.http import AgentEndpoint
@@ -25,6 +27,7 @@ from robustrl.supervisor.trainer_runner import TrainerRunner
 from robustrl_api.control import LEAVE_MARGIN_SECONDS, Assignment, Child, Complaint
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
+from robustrl_api.version import Version
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +45,14 @@ class Agent:
         self._state = PodState(pod, config.role)
         self._memory = PodMemory(config)
         self._archive = Archive(self._memory.checkpoints, self._memory.storage)
+        self._pusher = Pusher(self._memory.checkpoints, pod, self._note_copied)
+        self._keeping = Keeping(self._memory.checkpoints)
         self._managers = ManagersClient()
         self._launcher = Launcher(config)
         self._publisher = Publisher(self._managers, host, config.weight_port, config.chunk_bytes)
-        self._endpoint = AgentEndpoint(self._state, self._memory.checkpoints, host, config.agent_port, self._works)
+        self._endpoint = AgentEndpoint(
+            self._state, self._memory.checkpoints, self._keeping, host, config.agent_port, self._works
+        )
         self._control = ControlClient(config, self._state, self._apply)
         self._playing: tuple[Role, int] | None = None
         self._runner: Runner | None = None
@@ -60,6 +67,7 @@ class Agent:
             asyncio.create_task(self._control.run(), name="control"),
             asyncio.create_task(stopping.wait(), name="stop"),
             asyncio.create_task(self._archive.run(), name="archive"),
+            asyncio.create_task(self._pusher.run(), name="copies"),
         ]
         if self._config.role is not Role.MANAGER:
             await self._publisher.start()
@@ -101,7 +109,7 @@ class Agent:
         if self._runner is not None:
             await self._runner.stop()
         # What only this pod holds is handed over, whatever role it plays by now.
-        await self._archive.flush()
+        await asyncio.gather(self._archive.flush(), self._pusher.flush())
         await self._launcher.close()
         await self._endpoint.close()
         await self._publisher.close()
@@ -117,6 +125,8 @@ class Agent:
             return
         if self._config.role is not Role.MANAGER:
             self._managers.url = assignment.manager
+        self._keeping.assign(assignment.epoch, assignment.peers)
+        self._pusher.assign(assignment.keeper_peer, assignment.epoch)
         wanted = _played(assignment)
         if wanted == self._playing:
             if self._runner is not None:
@@ -140,6 +150,9 @@ class Agent:
         self._runner = self._make(assignment.role)
         await self._runner.start(assignment)
 
+    def _note_copied(self, version: Version) -> None:
+        self._state.metrics["checkpoint_copied_step"] = float(version.step)
+
     async def _works(self, seconds: float) -> bool:
         """An agent without a process has none that could hang."""
         return self._runner is None or await self._runner.works(seconds)
@@ -147,7 +160,12 @@ class Agent:
     def _make(self, role: Role) -> Runner:
         if role is Role.TRAINER:
             return TrainerRunner(
-                self._config, self._state, self._launcher, self._memory, self._archive, self._publisher
+                self._config,
+                self._state,
+                self._launcher,
+                self._memory,
+                (self._archive, self._pusher),
+                self._publisher,
             )
         if role is Role.MANAGER:
             return ManagerRunner(self._config, self._state, self._launcher, self._managers, self._host)

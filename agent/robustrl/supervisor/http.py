@@ -1,4 +1,4 @@
-"""The agent's own endpoint: answers probes, and hands checkpoints in memory to peers."""
+"""The agent's own endpoint: answers probes, hands checkpoints in memory to peers, and takes copies of theirs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from pydantic import ValidationError
 
 from robustrl.checkpoint.folder import BadCopy, read_manifest
+from robustrl.checkpoint.keeping import Declined, Keeping
+from robustrl.checkpoint.offer import ADDRESS, Offer
 from robustrl.checkpoint.shelf import Shelf
 from robustrl.supervisor.state import PodState
 from robustrl_api.version import Version
@@ -20,13 +23,21 @@ class AgentEndpoint:
     """An aiohttp server on the pod's address.
 
     Args:
+        keeping: takes the offers of others.
         works: whether the role's process shows within some seconds that it works.
     """
 
     def __init__(
-        self, state: PodState, shelf: Shelf, host: str, port: int, works: Callable[[float], Awaitable[bool]]
+        self,
+        state: PodState,
+        shelf: Shelf,
+        keeping: Keeping,
+        host: str,
+        port: int,
+        works: Callable[[float], Awaitable[bool]],
     ) -> None:
         self._state, self._shelf, self._host, self._port, self._works = state, shelf, host, port, works
+        self._keeping = keeping
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -35,6 +46,7 @@ class AgentEndpoint:
         app.router.add_get("/works", self._deep_probe)
         app.router.add_get("/checkpoints/{version}", self._roots)
         app.router.add_get("/checkpoints/{version}/{rank}/{file}", self._file)
+        app.router.add_post(ADDRESS, self._take)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port).start()
@@ -72,6 +84,18 @@ class AgentEndpoint:
             if folder.name == request.match_info["rank"] and path in set(folder.iterdir()):
                 return web.FileResponse(path)
         raise web.HTTPNotFound
+
+    async def _take(self, request: web.Request) -> web.Response:
+        """Answers once a copy of the offered checkpoint is here."""
+        try:
+            offer = Offer.model_validate_json(await request.read())
+        except ValidationError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        try:
+            await self._keeping.take(offer)
+        except Declined as declined:
+            raise web.HTTPConflict(text=str(declined)) from declined
+        return web.Response()
 
     async def close(self) -> None:
         if self._runner is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from robustrl.checkpoint.archive import Archive
 from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
 from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
@@ -31,6 +31,13 @@ SETTLE_SECONDS = 0.05
 """After the first exit, how long to wait for the exits that explain it."""
 
 
+class Copier(Protocol):
+    """Copies committed checkpoints to somewhere, in the background."""
+
+    def committed(self, version: Version) -> None:
+        """The ledger has accepted this checkpoint."""
+
+
 class TrainerRunner:
     """The workers of one epoch. A new epoch is a new runner."""
 
@@ -40,12 +47,12 @@ class TrainerRunner:
         state: PodState,
         launcher: Launcher,
         memory: PodMemory,
-        archive: Archive,
+        copiers: Sequence[Copier],
         publisher: Publisher,
     ) -> None:
         self._config, self._state, self._launcher, self._memory = config, state, launcher, memory
         self._publisher = publisher
-        self._archive = archive
+        self._copiers = copiers
         self._link = WorkerLink(memory.socket, self._handle)
         self._assignment: Assignment | None = None
         self._workers: list[Supervised] = []
@@ -218,16 +225,30 @@ class TrainerRunner:
 
     def _committed(self, version: Version) -> None:
         self._state.step = version.step
-        self._archive.committed(version)
+        self._copy(version)
         self._state.notify()
+
+    def _copy(self, version: Version) -> None:
+        for copier in self._copiers:
+            copier.committed(version)
 
     async def _restore(self, message: Message) -> dict[str, Any]:
         assert self._assignment is not None
         version = Version(message["epoch"], message["step"])
         wanted = Wanted(version, frozenset(message["roots"]), message["rank"])
         try:
-            folder = await obtain(wanted, self._memory.checkpoints, self._memory.storage, self._assignment.peers)
+            found = await obtain(
+                wanted,
+                self._memory.checkpoints,
+                self._memory.storage,
+                self._assignment.peers,
+                self._assignment.keeper,
+            )
         except NoCopy as error:
             return {"error": str(error)}
-        log.info("restoring %s from %s", version, folder)
-        return {"path": str(folder)}
+        log.info("restoring %s from %s", version, f"{found.place} {found.whose}".strip())
+        count = f"restores_from_{found.place}_total"
+        self._state.metrics[count] = self._state.metrics.get(count, 0.0) + 1
+        # The copies that others had may have gone with them.
+        self._copy(version)
+        return {"path": str(found.path)}

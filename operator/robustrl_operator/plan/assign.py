@@ -10,6 +10,7 @@ from robustrl_api.control import Assignment, Peer
 from robustrl_api.names import Role
 from robustrl_api.status import Stage, has_ended
 from robustrl_operator.analyze.leaving import shall_hand_over
+from robustrl_operator.plan.keepers import Keepers
 from robustrl_operator.plan.standby import standbys
 from robustrl_operator.view import JobView, PodView
 
@@ -26,7 +27,7 @@ def assignments(view: JobView, rendezvous_base: int = 29_500) -> dict[str, Assig
     peers = tuple(
         _peer(view, pod) for pod in sorted(view.pods, key=lambda p: p.name) if pod.address and not pod.deleting
     )
-    alike = _Alike(peers, standbys(view), shall_hand_over(view), _rendezvous(view, rendezvous_base))
+    alike = _Alike(peers, standbys(view), shall_hand_over(view), _rendezvous(view, rendezvous_base), Keepers(view))
     return {pod.uid: _sealed(_assignment(view, pod, alike)) for pod in view.pods}
 
 
@@ -38,6 +39,7 @@ class _Alike:
     stand_by: frozenset[str]
     hand_over: bool
     rendezvous: str
+    keepers: Keepers
 
 
 def _assignment(view: JobView, pod: PodView, alike: _Alike) -> Assignment:
@@ -64,6 +66,7 @@ def _assignment(view: JobView, pod: PodView, alike: _Alike) -> Assignment:
             "world_size": trainer.replicas * trainer.processes_per_pod,
             "rendezvous": alike.rendezvous,
             "hand_over": alike.hand_over,
+            "keeper": alike.keepers.of(pod),
         }
     )
 

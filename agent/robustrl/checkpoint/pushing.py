@@ -1,0 +1,128 @@
+"""Has each committed checkpoint copied to the memory of another pod, in the background, newest first.
+
+The other pod fetches the bytes; this one only offers them. So a copy that is under way never holds up training, and
+one that is too slow is skipped for a newer one, as with storage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+import aiohttp
+
+from robustrl.checkpoint.archive import FLUSH_SECONDS
+from robustrl.checkpoint.folder import BadCopy, read_manifest
+from robustrl.checkpoint.offer import ADDRESS, Offer
+from robustrl.checkpoint.shelf import Shelf
+from robustrl_api.control import Peer
+from robustrl_api.version import Version
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 2.0
+COPY_SECONDS = 300.0
+"""The longest that a copy may take. The other side gives up long before, when no byte comes."""
+TRIES, RETRY_SECONDS = 3, 1.0
+
+
+class Pusher:
+    """One checkpoint at a time, to the pod that the assignment names.
+
+    Args:
+        memory: shelf of this pod's own checkpoints.
+        pod: this pod's name.
+        on_copied: called with each checkpoint that the keeper has.
+    """
+
+    def __init__(self, memory: Shelf, pod: str, on_copied: Callable[[Version], None] = lambda version: None) -> None:
+        self._memory, self._pod, self._on_copied = memory, pod, on_copied
+        self._keeper: Peer | None = None
+        self._epoch = 0
+        self._wanted: Version | None = None
+        self._woken = asyncio.Event()
+        self.copied: Version | None = None
+        """The newest checkpoint that the keeper is known to have."""
+
+    def assign(self, keeper: Peer | None, epoch: int) -> None:
+        """Who keeps the copies from now on. A new keeper gets the newest checkpoint at once."""
+        self._epoch = epoch
+        if keeper != self._keeper:
+            self._keeper, self.copied = keeper, None
+            self._woken.set()
+
+    def committed(self, version: Version) -> None:
+        """The ledger has accepted this checkpoint."""
+        self._wanted = version
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Offer until cancelled. A keeper that declines or is away is told again with the next checkpoint at latest."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            for attempt in range(TRIES):
+                if await self._offered():
+                    break
+                await self._pause(RETRY_SECONDS * 2**attempt * random.uniform(0.5, 1.0))
+
+    async def flush(self) -> None:
+        """This pod is about to go: the newest checkpoint is handed over if it was not yet."""
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._offered()
+        except TimeoutError:
+            log.warning("the newest checkpoint could not be handed over to a peer in time")
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    async def _offered(self) -> bool:
+        """Whether there is nothing left to do."""
+        version, keeper = self._wanted, self._keeper
+        if version is None or keeper is None or version == self.copied:
+            return True
+        # It must not be taken off the shelf while the keeper reads it.
+        with self._memory.pinned(version):
+            parts = self._parts(version)
+            if not parts:
+                return True
+            problem = await self._post(keeper, version, parts)
+        if problem:
+            log.warning("%s keeps no copy of checkpoint %s: %s", keeper.pod, version, problem)
+            return False
+        if keeper == self._keeper:
+            self.copied = version
+            self._on_copied(version)
+        log.info("checkpoint %s is in the memory of %s too", version, keeper.pod)
+        return True
+
+    def _parts(self, version: Version) -> dict[str, str]:
+        """What is here of a checkpoint: a folder for each different root."""
+        folders: dict[str, str] = {}
+        for folder in self._memory.copies(version):
+            try:
+                folders.setdefault(read_manifest(folder).root, folder.name)
+            except BadCopy as error:
+                log.warning("a copy in memory is not offered to a peer: %s", error)
+        return {name: root for root, name in folders.items()}
+
+    async def _post(self, keeper: Peer, version: Version, parts: dict[str, str]) -> str:
+        """Nothing, or why the keeper does not have it now."""
+        offer = Offer(pod=self._pod, epoch=self._epoch, version=str(version), parts=parts)
+        timeout = aiohttp.ClientTimeout(total=COPY_SECONDS, connect=CONNECT_SECONDS)
+        url = f"http://{keeper.address}:{keeper.agent_port}{ADDRESS}"
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.post(url, data=offer.model_dump_json()) as response,
+            ):
+                return "" if response.status == 200 else (await response.text())[:500]
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return str(error) or type(error).__name__
