@@ -100,5 +100,6 @@ class WatchedPod(ApiModel):
 class NodeAssignment(ApiModel):
     """The answer to a NodeReport."""
 
-    interval_seconds: float = REPORT_INTERVAL_SECONDS
+    interval_seconds: float
+    """Until the next look."""
     pods: tuple[WatchedPod, ...] = ()

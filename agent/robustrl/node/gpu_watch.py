@@ -105,7 +105,7 @@ class GpuWatch:
         threshold = min((self._thresholds.get(pod, ACTIVE_PERMILLE) for pod in gpu.pods), default=ACTIVE_PERMILLE)
         work, word = judge(gpu.reading, threshold, gpu.peak_watts)
         gpu.doubt = word if work is Work.DOUBTFUL else ""
-        if work is Work.IDLE and gpu.worked:
+        if work is Work.IDLE:
             gpu.idle.idle(now)
             gpu.agreeing = word
             return

@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from robustrl_api.node import ACTIVE_PERMILLE, NodeAssignment, NodeReport, PodReading, WatchedPod, XidSeverity
+from robustrl_api.node import (
+    ACTIVE_PERMILLE,
+    REPORT_INTERVAL_SECONDS,
+    NodeAssignment,
+    NodeReport,
+    PodReading,
+    WatchedPod,
+    XidSeverity,
+)
 from robustrl_operator.view import Observed
 
 log = logging.getLogger(__name__)
@@ -76,7 +84,7 @@ class NodeHub:
                 self._note(here[reading.uid], reading)
             elif reading.uid in self._placed:
                 log.warning("node %s spoke for pod %s, which is on another node", report.node, reading.uid)
-        return NodeAssignment(pods=tuple(map(_watched, here.values())))
+        return NodeAssignment(interval_seconds=REPORT_INTERVAL_SECONDS, pods=tuple(map(_watched, here.values())))
 
     def _note(self, pod: Placed, reading: PodReading) -> None:
         before = self._observed.get(pod.uid)
