@@ -49,7 +49,7 @@ class Node:
         self._target: memoryview | None = None
 
     async def listen(self) -> dict[str, Any]:
-        return {"port": self._source.start()}
+        return {"port": await self._source.start()}
 
     async def hold(self, size: int, chunk: int) -> dict[str, Any]:
         data = weights(size)

@@ -153,7 +153,7 @@ class Process:
         self.manifests: dict[str, Any] = {}
 
     async def run(self, path: str) -> None:
-        self.address = f"{HOST}:{self.source.start()}"
+        self.address = f"{HOST}:{await self.source.start()}"
         reader, self.writer = await asyncio.open_unix_connection(path, limit=1 << 24)
         self.say(id=0, address=self.address)
         tasks = set()

@@ -50,7 +50,7 @@ async def main() -> None:
     source = FailingSource(signals[fault], int(after)) if fault in signals else Source()
     if fault == "flip":
         data[-1] ^= 1
-    port = source.start()
+    port = await source.start()
     source.hold(manifest, data)
     print(port, flush=True)
     await asyncio.Event().wait()

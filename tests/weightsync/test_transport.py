@@ -15,7 +15,7 @@ import asyncio, os, sys
 from weightsync import Source
 
 async def main():
-    Source().start()
+    await Source().start()
     await asyncio.sleep(1)  # the progress thread runs by then
 
 asyncio.run(main())

@@ -9,15 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weightsync import Address, Peer
-from weightsync.wire import MESSAGE_BYTES, REPLY_TAG, REQUEST_TAG, Flag, Kind, Message, Version
+from weightsync.wire import MESSAGE_BYTES, TOKEN_BYTES, TOKEN_TAG, Flag, Kind, Message, Version, Welcome
 
 LONG, WORD = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
 VERSIONS = st.builds(Version, LONG, LONG, WORD, st.binary(min_size=16, max_size=16).map(bytes.hex))
 PEERS = st.builds(Peer, st.text(max_size=30), st.text(max_size=30), st.booleans())
+KINDS = st.sampled_from([kind for kind in Kind if kind is not Kind.MANIFEST])
 MESSAGES = st.builds(
-    Message, st.sampled_from(Kind), VERSIONS, WORD, WORD, LONG, st.sampled_from(Flag), st.binary(max_size=200),
+    Message, KINDS, VERSIONS, WORD, WORD, st.sampled_from(Flag), st.binary(max_size=200),
     st.lists(WORD, max_size=16).map(tuple), st.lists(PEERS, max_size=3).map(tuple),
-)  # fmt: skip
+) | st.builds(Message, st.just(Kind.MANIFEST), VERSIONS, WORD, text=st.binary(max_size=300))  # fmt: skip
 NAMELESS = Version(1, 1, 0, "0" * 32)
 
 
@@ -50,6 +51,11 @@ def test_large_shards_fit() -> None:
     assert Message.unpack(Message(Kind.HAVE, NAMELESS, have=bitmap).pack()).have == bitmap
 
 
+def test_a_manifest_may_be_longer_than_other_messages() -> None:
+    text = bytes(2 * MESSAGE_BYTES)
+    assert Message.unpack(Message(Kind.MANIFEST, NAMELESS, text=text).pack()).text == text
+
+
 def test_what_is_too_long_is_not_sent() -> None:
     with pytest.raises(ValueError, match="too long"):
         Message(Kind.HAVE, NAMELESS, have=bytes(MESSAGE_BYTES)).pack()
@@ -58,7 +64,18 @@ def test_what_is_too_long_is_not_sent() -> None:
 def test_tags_of_different_attempts_never_meet() -> None:
     tags = {Message(Kind.ASK, NAMELESS, attempt).data_tag for attempt in range(1, 50)}
     assert len(tags) == 49
-    assert not tags & {REQUEST_TAG, REPLY_TAG}
+    assert TOKEN_TAG not in tags
+
+
+def test_a_welcome_survives() -> None:
+    welcome = Welcome(50_000, bytes(range(TOKEN_BYTES)))
+    assert Welcome.unpack(welcome.pack()) == welcome
+
+
+@pytest.mark.parametrize("frame", [b"", b"SSH-2.0-OpenSSH_9.2", Welcome(1, b"").pack()[:-1], bytes(22)])
+def test_who_welcomes_otherwise_is_no_source(frame: bytes) -> None:
+    with pytest.raises(ValueError, match="no weight source"):
+        Welcome.unpack(frame)
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:-1"])

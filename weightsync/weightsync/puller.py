@@ -45,7 +45,6 @@ from weightsync.wire import Flag, Kind, Message, Version
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 30.0
-MAX_MANIFEST_BYTES = 64 << 20
 
 
 class Incomplete(Exception):
@@ -392,25 +391,19 @@ async def fetch_manifest(
     """
     version = Version(epoch, step, shard, root)
     found: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
-    ask = Message(Kind.MANIFEST, version, attempt=1)
-    link = Link(source, ask, lambda message: hear(message), lambda why: _fail(found, why))
 
     def hear(message: Message) -> None:
-        if message.kind is not Kind.MANIFEST or message.size_bytes > MAX_MANIFEST_BYTES:
+        if found.done():
+            return
+        if message.kind is not Kind.MANIFEST:
             _fail(found, TransportError(f"the source says {message.kind.name}"))
             return
-        text = np.empty(message.size_bytes, np.uint8)
-        link.receive(text, ask.data_tag, lambda: read(text))
-
-    async def read(text: np.ndarray) -> None:
         try:
-            manifest = Manifest.from_json(text.tobytes(), root)
+            found.set_result(Manifest.from_json(message.text, root))
         except BadManifest as error:
             _fail(found, error)
-        else:
-            if not found.done():
-                found.set_result(manifest)
 
+    link = Link(source, Message(Kind.MANIFEST, version), hear, lambda why: _fail(found, why))
     try:
         return await asyncio.wait_for(found, seconds)
     except TimeoutError as error:

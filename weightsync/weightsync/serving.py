@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import secrets
 import time
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from weightsync.swarm.leases import Ticket
 from weightsync.swarm.peer import Peer
 from weightsync.swarm.uploads import Answer, Refusal, Send
 from weightsync.transport import Connection, TransportError
-from weightsync.wire import REPLY_TAG, REQUEST_TAG, Flag, Kind, Message, Version
+from weightsync.wire import MESSAGE_BYTES, TOKEN_TAG, Flag, Kind, Message, Version, Welcome
 
 if TYPE_CHECKING:
     from weightsync.source import Held, Source
@@ -27,8 +27,6 @@ NAMED_PEERS = 16
 """Others that a puller is told of, in case it has no directory."""
 BYTES_SECONDS = 60.0
 """For a chunk to leave; its lease is over long before."""
-FAREWELL_SECONDS = 2.0
-"""For a puller that has said BYE to close the connection."""
 REPLIES = {Refusal.BUSY: Kind.BUSY, Refusal.RELIEVED: Kind.RELIEVED, Refusal.CANCELLED: Kind.CANCELLED}
 
 
@@ -39,46 +37,67 @@ class Serving:
         number: of the connection, unique at this source.
     """
 
-    def __init__(self, source: Source, connection: Connection, number: int) -> None:
-        self.number = number
-        self._source, self._connection = source, connection
-        self._dialogue = Dialogue(connection, REPLY_TAG, REQUEST_TAG)
-        self._puller = Peer(f"connection {number}")
+    def __init__(self, source: Source, number: int) -> None:
+        self.number, self.token = number, secrets.token_bytes(16)
+        self._source = source
+        self.dialogue = Dialogue(self._dispatch, longest_bytes=MESSAGE_BYTES, made=self._welcome)
+        self._puller: Peer | None = None
+        """Who it is, if it serves as well and so has said it."""
         self._follows: Version | None = None
         """The version it hears news of."""
         self._versions: dict[int, Version] = {}
         self._offered: dict[int, Send] = {}
         self._sending: set[asyncio.Task[None]] = set()
+        self._line: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        """UCX's connection, once the puller has opened it."""
         self._news: asyncio.TimerHandle | None = None
         self._last_news = 0.0
 
     @property
     def name(self) -> str:
-        """Of the puller, once it has said it."""
-        return self._puller.name
+        """Of the puller; a makeshift if it has none."""
+        return self._puller.name if self._puller is not None else f"connection {self.number}"
 
     async def run(self) -> None:
         """Serve until the puller leaves or the connection fails."""
         try:
-            with contextlib.suppress(TransportError):
-                await self._dialogue.run(self._hear)
-                # The last word is lost if this end closes first.
-                await self._connection.receive(np.empty(1, np.uint8), REQUEST_TAG, FAREWELL_SECONDS)
+            await self.dialogue.wait()
+        except TransportError as error:
+            log.debug("%s: %s", self.name, error)
         finally:
-            if self._news is not None:
-                self._news.cancel()
-            if self._sending:
-                self._connection.abort()
-                await asyncio.gather(*self._sending, return_exceptions=True)
-            await self._connection.close()
+            await self._end()
+
+    async def _end(self) -> None:
+        self.dialogue.abort()
+        if self._news is not None:
+            self._news.cancel()
+        connection = self._line.result() if self._line.done() and not self._line.cancelled() else None
+        self._line.cancel()
+        if self._sending:
+            if connection is not None:
+                connection.abort()
+            await asyncio.gather(*self._sending, return_exceptions=True)
+        if connection is not None:
+            await connection.close()
+
+    def attach(self, connection: Connection) -> None:
+        """Chunks travel over this. A second one, or one that comes too late, is not wanted."""
+        if self._line.done():
+            connection.abort()
+        else:
+            self._line.set_result(connection)
+
+    def _welcome(self, dialogue: Dialogue) -> None:
+        dialogue.say(Welcome(self._source.bytes_port, self.token).pack())
+        self._source.met(self)
 
     # What the puller says.
 
-    def _hear(self, message: Message) -> bool:
+    def _dispatch(self, frame: bytes) -> None:
+        self._hear(Message.unpack(frame))
+
+    def _hear(self, message: Message) -> None:
         match message.kind:
-            case Kind.BYE:
-                self._dialogue.say(message)
-                return False
             case Kind.HELLO:
                 self._greeted(message)
             case Kind.MANIFEST:
@@ -93,7 +112,6 @@ class Serving:
                 self._source.carry_out(self._source.uploads.cancel(time.monotonic(), self._ticket(message.attempt)))
             case _:
                 raise TransportError(f"a puller says {message.kind.name}")
-        return True
 
     def _greeted(self, message: Message) -> None:
         self._follows = message.version
@@ -101,14 +119,15 @@ class Serving:
         if message.peers:
             self._puller = message.peers[0]
         self._tell_have()
-        if held is not None and message.peers:
+        if held is not None and self._puller is not None:
             self._heard_have(held, message.have)
             if held.pulled_by is not None:
                 held.pulled_by(self._puller)
 
     def _heard_have(self, held: Held, have: bytes) -> None:
-        chunks = chunk_set.from_bytes(have, len(held.manifest.chunks))
-        held.offer.view.heard(time.monotonic(), self._puller, chunks)
+        if self._puller is not None:  # nobody can pull from one without a name, so it holds no copies that count
+            chunks = chunk_set.from_bytes(have, len(held.manifest.chunks))
+            held.offer.view.heard(time.monotonic(), self._puller, chunks)
 
     def _asked(self, message: Message) -> None:
         held = self._source.find(message.version)
@@ -140,8 +159,7 @@ class Serving:
         if held is None:
             self._reply(Kind.GONE, message.version, message.attempt)
             return
-        self._dialogue.say(Message(Kind.MANIFEST, message.version, message.attempt, size_bytes=len(held.text)))
-        self._spawn(self._send_bytes(memoryview(held.text), message.data_tag))
+        self._say(Message(Kind.MANIFEST, message.version, message.attempt, text=held.text))
 
     # What it is told.
 
@@ -151,8 +169,8 @@ class Serving:
         if isinstance(answer, Send):
             self._offer(attempt, answer)
         elif answer.reason is Refusal.REVOKED:
-            log.warning("%s did not take a chunk within its lease", self._puller.name)
-            self._connection.abort()
+            self.dialogue.fail(TransportError("it did not take a chunk within its lease"))
+            log.warning("%s did not take a chunk within its lease", self.name)
         else:
             self._offered.pop(attempt, None)
             self._refuse(attempt, answer.reason)
@@ -175,16 +193,15 @@ class Serving:
         if held is None:
             self._reply(Kind.GONE, self._follows)
             return
-        others = [peer for peer in held.offer.view.peers() if peer.name != self._puller.name]
-        self._dialogue.say(Message(Kind.HAVE, self._follows, have=_bitmap(held), peers=tuple(others[:NAMED_PEERS])))
+        others = [peer for peer in held.offer.view.peers() if peer.name != self.name]
+        self._say(Message(Kind.HAVE, self._follows, have=_bitmap(held), peers=tuple(others[:NAMED_PEERS])))
 
     def _offer(self, attempt: int, send: Send) -> None:
         version = self._versions[attempt]
         held = self._source.find(version)
         assert held is not None, "an offer ends with its version"
         flags = Flag.READY if send.ready else Flag.NONE
-        size = held.manifest.chunks[send.chunk].size_bytes
-        self._dialogue.say(Message(Kind.CHUNK, version, attempt, send.chunk, size, flags))
+        self._say(Message(Kind.CHUNK, version, attempt, send.chunk, flags))
         if send.ready:
             self._begin(send)
         else:
@@ -198,16 +215,21 @@ class Serving:
             self._source.carry_out(self._source.uploads.sent(time.monotonic(), send.ticket))
             return
         chunk = held.manifest.chunks[send.chunk]
-        self._spawn(self._send_chunk(send, held.data[chunk.offset : chunk.offset + chunk.size_bytes]))
+        data = held.data[chunk.offset : chunk.offset + chunk.size_bytes]
+        task = asyncio.get_running_loop().create_task(self._send_chunk(send, data), name="weight-upload")
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
     async def _send_chunk(self, send: Send, data: memoryview) -> None:
-        await self._send_bytes(data, REPLY_TAG + send.ticket.attempt)
+        tag = TOKEN_TAG + send.ticket.attempt
+        try:
+            connection = await asyncio.wait_for(asyncio.shield(self._line), BYTES_SECONDS)
+            await connection.send(np.frombuffer(data, np.uint8), tag, BYTES_SECONDS)
+        except (TransportError, TimeoutError) as error:
+            self.dialogue.fail(error)
+            return
         self._source.bytes_sent += len(data)
         self._source.carry_out(self._source.uploads.sent(time.monotonic(), send.ticket))
-
-    async def _send_bytes(self, data: memoryview, tag: int) -> None:
-        with contextlib.suppress(TransportError):  # the dialogue ends by it too
-            await self._connection.send(np.frombuffer(data, np.uint8), tag, BYTES_SECONDS)
 
     def _refuse(self, attempt: int, reason: Refusal) -> None:
         version = self._versions.pop(attempt)
@@ -215,23 +237,20 @@ class Serving:
         if held is None or reason is Refusal.GONE:
             self._reply(Kind.GONE, version, attempt)
         elif reason is Refusal.LACKING:
-            self._dialogue.say(Message(Kind.LACKING, version, attempt, have=_bitmap(held)))
+            self._say(Message(Kind.LACKING, version, attempt, have=_bitmap(held)))
         else:
             if reason is Refusal.BUSY:
                 self._source.turned_away(self)
             self._reply(REPLIES[reason], version, attempt)
 
     def _reply(self, kind: Kind, version: Version, attempt: int = 0) -> None:
-        self._dialogue.say(Message(kind, version, attempt))
+        self._say(Message(kind, version, attempt))
+
+    def _say(self, message: Message) -> None:
+        self.dialogue.say(message.pack())
 
     def _ticket(self, attempt: int) -> Ticket:
-        return Ticket(self._puller.name, self.number, attempt)
-
-    def _spawn(self, work: object) -> None:
-        assert asyncio.iscoroutine(work)
-        task = asyncio.get_running_loop().create_task(work, name="weight-upload")
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        return Ticket(self.name, self.number, attempt)
 
 
 def _bitmap(held: Held) -> bytes:

@@ -11,11 +11,14 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from weightsync import transport
+from weightsync.dialogue import Dialogue
 from weightsync.manifest import Buffer, Manifest
 from weightsync.serving import Serving
 from weightsync.swarm import chunk_set
@@ -24,11 +27,12 @@ from weightsync.swarm.offering import Offering
 from weightsync.swarm.peer import Peer
 from weightsync.swarm.uploads import Answer, Uploads
 from weightsync.swarm.view import SwarmView
-from weightsync.transport import Connection
-from weightsync.wire import Version
+from weightsync.transport import CONNECT_SECONDS, Connection, TransportError
+from weightsync.wire import TOKEN_BYTES, TOKEN_TAG, Version
 
 log = logging.getLogger(__name__)
 
+ANY_INTERFACE = "0.0.0.0"
 KEPT_VERSIONS = 2
 """The newest version and the one before it, for pullers that are half-way through."""
 NEWS_SECONDS = (0.005, 0.25)
@@ -48,7 +52,7 @@ class Held:
 
 
 class Source:
-    """Serves the versions it is given, from one listening port.
+    """Serves the versions it is given.
 
     Args:
         config: its upload slots, above all.
@@ -60,24 +64,36 @@ class Source:
         self.held: dict[str, Held] = {}
         self.bytes_sent = 0
         self._rng = random.Random()
-        self._listener: Any = None
+        self.bytes_port = 0
+        """Where UCX listens."""
+        self._listener: asyncio.Server | None = None
+        self._bytes_listener: Any = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._pullers: dict[int, Serving] = {}
         self._connections = 0
         self._turned_away: dict[int, Serving] = {}
         self._expiry: asyncio.TimerHandle | None = None
 
-    def start(self, port: int = 0) -> int:
-        """Listen on all interfaces; the port, which UCX chooses when `port` is 0."""
-        ucxx = transport.start()
+    async def start(self, port: int = 0) -> int:
+        """Listen on all interfaces: on this port for words, on the next one for bytes. The port.
+
+        Args:
+            port: 0 for any two that are free.
+
+        Raises:
+            OSError: something else listens there.
+        """
         loop = asyncio.get_running_loop()
+        ucxx = transport.start()
 
-        async def accept(endpoint: Any) -> None:
+        async def admit(endpoint: Any) -> None:
             # UCXX may call from its own thread and loop; serving belongs to ours.
-            loop.call_soon_threadsafe(self._accept, endpoint)
+            loop.call_soon_threadsafe(self._own, self._admit(Connection(endpoint)))
 
-        self._listener = ucxx.create_listener(accept, port=port or None)
-        return int(self._listener.port)
+        self._bytes_listener = ucxx.create_listener(admit, port=port + 1 if port else None)
+        self.bytes_port = int(self._bytes_listener.port)
+        self._listener = await loop.create_server(self._accept, ANY_INTERFACE, port)
+        return int(self._listener.sockets[0].getsockname()[1])
 
     # What there is to serve.
 
@@ -103,7 +119,8 @@ class Source:
         view_of_data = memoryview(data).cast("B")
         if len(view_of_data) != manifest.size_bytes:
             raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the buffer has {len(view_of_data)}")
-        offer = Offering(view, self._rng, publisher=publisher, config=self.config)
+        largest = max((chunk.size_bytes for chunk in manifest.chunks), default=0)
+        offer = Offering(view, self._rng, chunk_bytes=largest, publisher=publisher, config=self.config)
         root = manifest.root
         self.held.pop(root, None)
         self.held[root] = Held(manifest, manifest.to_json(), view_of_data, offer, pulled_by)
@@ -150,10 +167,32 @@ class Source:
 
     # Pullers.
 
-    def _accept(self, endpoint: Any) -> None:
+    def _accept(self) -> Dialogue:
         self._connections += 1
-        puller = self._pullers[self._connections] = Serving(self, Connection(endpoint), self._connections)
-        task = asyncio.get_running_loop().create_task(self._serve(puller), name="weight-source")
+        return Serving(self, self._connections).dialogue
+
+    def met(self, puller: Serving) -> None:
+        """A puller is there."""
+        self._pullers[puller.number] = puller
+        self._own(self._serve(puller))
+
+    async def _admit(self, connection: Connection) -> None:
+        """A puller connects by UCX: to whose dialogue it belongs is its first word."""
+        token = np.empty(TOKEN_BYTES, np.uint8)
+        try:
+            await connection.receive(token, TOKEN_TAG, CONNECT_SECONDS)
+        except TransportError as error:
+            log.info("somebody connected and did not say who: %s", error)
+            return
+        said = token.tobytes()
+        puller = next((each for each in self._pullers.values() if each.token == said), None)
+        if puller is None:  # it has left meanwhile
+            connection.abort()
+        else:
+            puller.attach(connection)
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="weight-source")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -194,9 +233,10 @@ class Source:
 
     async def close(self) -> None:
         """Stop listening and drop every connection."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        for listener in (self._listener, self._bytes_listener):
+            if listener is not None:
+                listener.close()
+        self._listener = self._bytes_listener = None
         if self._expiry is not None:
             self._expiry.cancel()
         for task in self._tasks:

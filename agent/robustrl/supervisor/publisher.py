@@ -48,7 +48,7 @@ class Publisher:
         """Bring UCX up and listen. Takes most of a second, so it happens beside the agent's start."""
         await asyncio.to_thread(transport.start)
         source = Source()
-        port = source.start(self._port)
+        port = await source.start(self._port)
         # UCX does not connect to other loopback addresses than this one.
         host = "127.0.0.1" if self._host.startswith("127.") else self._host
         self.address = Address(host, port)

@@ -12,7 +12,7 @@ from weightsync.swarm.leases import Leases, Ticket, Turn
 
 
 def leases(slots: int = 1, waiting: int = 2) -> Leases:
-    return Leases(slots, waiting, first_seconds=10.0, least_seconds=2.0, offer_seconds=0.25)
+    return Leases(slots, waiting, least_seconds=2.0, offer_seconds=0.25)
 
 
 def ticket(puller: str, attempt: int = 1, connection: int = 0) -> Ticket:
@@ -55,9 +55,9 @@ def test_offer_that_nobody_accepts_is_over_soon_and_a_transfer_later() -> None:
     slots.ask(0.0, ticket("a"))
     assert slots.expire(0.2).refused == ()
     assert slots.expire(0.25).refused == (ticket("a"),)
-    assert not slots.accepted(0.3, ticket("a")), "too late"
+    assert not slots.accepted(0.3, ticket("a"), 9.9), "too late"
     slots.ask(1.0, ticket("b"))
-    assert slots.accepted(1.1, ticket("b"))
+    assert slots.accepted(1.1, ticket("b"), 9.9)
     assert slots.expire(10.9).refused == ()
     assert slots.expire(11.1).refused == (ticket("b"),)
 
@@ -67,10 +67,10 @@ def test_later_transfers_may_take_four_times_the_usual_and_two_seconds() -> None
     for usual, limit in ((0.1, 2.0), (5.0, None)):
         slots.usual_seconds = None
         slots.ask(0.0, ticket("a", 1))
-        slots.accepted(0.0, ticket("a", 1))
+        slots.accepted(0.0, ticket("a", 1), 1.0)
         slots.done(usual, ticket("a", 1))
         slots.ask(usual, ticket("a", 2))
-        slots.accepted(usual, ticket("a", 2))
+        slots.accepted(usual, ticket("a", 2), 1.0)
         assert slots.next_expiry() == usual + (limit if limit is not None else 4 * usual)
         slots.done(usual, ticket("a", 2))
 

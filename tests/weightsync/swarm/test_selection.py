@@ -65,7 +65,7 @@ def test_equally_rare_chunks_are_taken_at_random() -> None:
 
 
 def offering(*, publisher: bool = True, have: int = ALL) -> Offering:
-    return Offering(SwarmView(4), random.Random(1), publisher=publisher, have=have, config=SwarmConfig())
+    return Offering(SwarmView(4), random.Random(1), chunk_bytes=1, publisher=publisher, have=have, config=SwarmConfig())
 
 
 def test_publisher_sends_everything_once_before_anything_twice() -> None:

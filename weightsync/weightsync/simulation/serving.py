@@ -35,7 +35,9 @@ class Serving:
         """Serve this version from now on, and no other: a simulated replica has memory for one."""
         config, rng = self._net.config, self._node.rng
         self.offers.clear()
-        self.offers[weights.root] = Offering(view, rng, publisher=publisher, have=have, config=config)
+        self.offers[weights.root] = Offering(
+            view, rng, chunk_bytes=weights.chunk_bytes, publisher=publisher, have=have, config=config
+        )
 
     def channels(self) -> list[Channel]:
         return list(self._channels.values())

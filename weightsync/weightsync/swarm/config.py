@@ -15,8 +15,6 @@ class SwarmConfig:
     """Requests kept waiting for a slot, so that it is never idle; further ones are told BUSY at once."""
     called_back: int = 4
     """Pullers told that a slot is free, of those that were told BUSY."""
-    lease_seconds: float = 10.0
-    """For the first transfer. Later ones may take four times what they usually do, and at least `stall_seconds`."""
     offer_seconds: float = 0.25
     """For a puller to accept a chunk; then the slot goes to the next."""
     requests_per_source: int = 2
@@ -41,9 +39,9 @@ class SwarmConfig:
     """First wait after a failure; doubles, and is jittered."""
     rest_seconds: float = 10.0
     stall_seconds: float = 2.0
-    """Least time for a chunk before its source, or its puller, counts as stalled."""
+    """Least time for a chunk before its source, or its puller, counts as stalled; else four times the usual."""
     slowest_bytes_per_second: float = 10e6
-    """Assumed for a source that has sent nothing yet."""
+    """Assumed where nothing has been sent yet: of a source by its puller, and of a puller by its source."""
     busy_seconds: float = 0.002
     """First wait after BUSY where the duration of a chunk is not known yet."""
     longest_busy_seconds: float = 0.5

@@ -59,14 +59,12 @@ class Leases:
     Args:
         slots: leases at a time.
         waiting: requests kept for when a slot is free.
-        first_seconds: for a transfer while it is not known how long one takes.
         least_seconds: for any transfer.
         offer_seconds: for a puller to accept what it is offered.
     """
 
     slots: int
     waiting: int
-    first_seconds: float
     least_seconds: float
     offer_seconds: float
     usual_seconds: float | None = None
@@ -130,13 +128,17 @@ class Leases:
         self._next = ticket
         return Turn.WAITING, Ruling()
 
-    def accepted(self, now: float, ticket: Ticket) -> bool:
-        """The transfer begins. False if the offer is not open any more."""
+    def accepted(self, now: float, ticket: Ticket, slowest_seconds: float) -> bool:
+        """The transfer begins. False if the offer is not open any more.
+
+        Args:
+            slowest_seconds: what it may take while it is not known how long transfers usually do.
+        """
         lease = self._held.get(ticket)
         if lease is None:
             return False
         usual = self.usual_seconds
-        seconds = self.first_seconds if usual is None else max(self.least_seconds, PATIENCE * usual)
+        seconds = max(self.least_seconds, slowest_seconds if usual is None else PATIENCE * usual)
         lease.since, lease.until, lease.accepted = now, now + seconds, True
         return True
 

@@ -29,13 +29,21 @@ class Offering:
 
     Args:
         view: what this holder has heard of the others, shared with its own pull.
+        chunk_bytes: the largest chunk.
         publisher: whether the version comes from here.
     """
 
     def __init__(
-        self, view: SwarmView, rng: random.Random, *, publisher: bool, have: ChunkSet = 0, config: SwarmConfig
+        self,
+        view: SwarmView,
+        rng: random.Random,
+        *,
+        chunk_bytes: int,
+        publisher: bool,
+        have: ChunkSet = 0,
+        config: SwarmConfig,
     ) -> None:
-        self.view, self.publisher, self.have = view, publisher, have
+        self.view, self.chunk_bytes, self.publisher, self.have = view, chunk_bytes, publisher, have
         self._rng, self._config = rng, config
         self.sent = [0] * view.chunk_count
         """How often each chunk was sent."""

@@ -65,10 +65,10 @@ class Uploads:
         self.leases = Leases(
             slots,
             slots * config.waiting_per_slot,
-            first_seconds=config.lease_seconds,
             least_seconds=config.stall_seconds,
             offer_seconds=config.offer_seconds,
         )
+        self._slowest_bytes_per_second = config.slowest_bytes_per_second
         self.offers: dict[str, Offering] = {}
         """By the root digest of the version."""
         self._wishes: dict[Ticket, _Wish] = {}
@@ -98,7 +98,10 @@ class Uploads:
 
     def accepted(self, now: float, ticket: Ticket) -> bool:
         """A puller takes what it was offered. False if that came too late: there is nothing to send then."""
-        return self.leases.accepted(now, ticket)
+        wish = self._wishes.get(ticket)
+        offer = self.offers.get(wish.root) if wish is not None else None
+        size = offer.chunk_bytes if offer is not None else 0
+        return self.leases.accepted(now, ticket, size / self._slowest_bytes_per_second)
 
     def sent(self, now: float, ticket: Ticket) -> list[Answer]:
         """A transfer ended, or its request is not wanted any more."""
@@ -138,7 +141,7 @@ class Uploads:
         picked = self._pick(now, wish)
         if isinstance(picked, int):
             if wish.ready:
-                self.leases.accepted(now, ticket)
+                self.accepted(now, ticket)
             return [Send(ticket, picked, wish.ready)]
         return [self._refuse(ticket, picked), *self._carry_out(now, self.leases.done(now, ticket))]
 
