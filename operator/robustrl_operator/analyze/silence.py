@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from robustrl_api.names import Role
 from robustrl_api.status import Scope
 from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
 from robustrl_operator.view import JobView, PodView
@@ -37,6 +38,9 @@ def _judge_unheard(view: JobView, pod: PodView) -> Verdict:
     if view.node_lost(pod.node):
         text = f"node {pod.node} is lost and {pod.name} never reported from it"
         return Verdict(Health.FAILED, Cause.NODE_LOST, text, Scope.NODE)
+    if pod.origin is Role.SERVICE and pod.phase == "Running":
+        # No agent is in it: that it runs is all there is to hear.
+        return Verdict(Health.HEALTHY)
     waited = view.now - max(pod.created, view.watching_since)
     limit = timedelta(seconds=view.spec.detection.startup_seconds)
     if waited > limit:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.operator.build import NOW, SECOND, exited, running_job, saying, with_pod, with_status, without_pod
+from tests.operator.build import NOW, SECOND, exited, pod, running_job, saying, with_pod, with_status, without_pod
 
 from robustrl_api.control import Child, ChildState, Complaint, Exit
+from robustrl_api.names import Role
 from robustrl_operator.analyze import Cause, Health, Question, analyze
 from robustrl_operator.analyze.silence import PROBE_LEAD
 from robustrl_operator.view import Heard, JobView, NodeView, Probe
@@ -226,6 +227,22 @@ def test_a_successor_pod_of_the_same_name_inherits_nothing() -> None:
     view = with_pod(saying(VIEW, ROLLOUT, ago=60), ROLLOUT, uid="uid-new", created=NOW)
     view = replace(view, probes={f"uid-{ROLLOUT}": NO_ANSWER})
     assert analyze(view)["uid-new"].health is Health.STARTING
+
+
+@pytest.mark.parametrize(
+    ("fields", "health", "cause"),
+    [
+        ({}, Health.HEALTHY, "None"),
+        ({"phase": "Pending"}, Health.FAILED, "NeverStarted"),
+        ({"phase": "Failed", "reason": "OOMKilled"}, Health.FAILED, "OutOfMemory"),
+        ({"node": "n3"}, Health.FAILED, "NodeLost"),
+    ],
+)
+def test_a_service_says_nothing_and_is_judged_by_its_pod(fields: dict[str, str], health: Health, cause: str) -> None:
+    service = pod("j-judge-9", Role.SERVICE, **{"created": NOW - 5000 * SECOND, **fields})
+    view = replace(node_lost(VIEW, ROLLOUT), pods=(service,), watching_since=NOW - 4000 * SECOND)
+    verdict = analyze(with_status(view, members=()))[service.uid]
+    assert (verdict.health, verdict.cause.value) == (health, cause)
 
 
 def test_every_pod_and_every_lost_member_has_one_verdict() -> None:
