@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from robustrl_api.node import (
     ACTIVE_PERMILLE,
@@ -24,6 +24,9 @@ from robustrl_operator.view import Observed
 
 log = logging.getLogger(__name__)
 
+PRESENT = timedelta(seconds=6 * REPORT_INTERVAL_SECONDS)
+"""A node agent that has been silent for longer is not there any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -34,6 +37,14 @@ class Placed:
     name: str
     node: str
     active_permille: int = ACTIVE_PERMILLE
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHeard:
+    """When a node's agent last reported, and what kept it from seeing."""
+
+    at: datetime
+    problem: str
 
 
 class NodeHub:
@@ -48,6 +59,7 @@ class NodeHub:
         self._placed: dict[str, Placed] = {}
         self._by_node: dict[str, dict[str, Placed]] = {}
         self._observed: dict[str, Observed] = {}
+        self._nodes: dict[str, NodeHeard] = {}
 
     def watch(self, job: str, pods: Mapping[str, Placed]) -> None:
         """The job's pods by UID, as they are now. A pod that is not among them any more is forgotten."""
@@ -78,6 +90,7 @@ class NodeHub:
 
     def take(self, report: NodeReport) -> NodeAssignment:
         """Take a node's report; the answer names the pods that it shall look at."""
+        self._hear(report)
         here = self._by_node.get(report.node, {})
         for reading in report.pods:
             if reading.uid in here:
@@ -85,6 +98,20 @@ class NodeHub:
             elif reading.uid in self._placed:
                 log.warning("node %s spoke for pod %s, which is on another node", report.node, reading.uid)
         return NodeAssignment(interval_seconds=REPORT_INTERVAL_SECONDS, pods=tuple(map(_watched, here.values())))
+
+    def problems(self) -> dict[str, str]:
+        """Of the nodes whose agents report: what keeps them from seeing, empty where nothing does."""
+        now = self._clock()
+        self._nodes = {node: heard for node, heard in self._nodes.items() if now - heard.at <= PRESENT}
+        return {node: heard.problem for node, heard in self._nodes.items()}
+
+    def _hear(self, report: NodeReport) -> None:
+        before = self._nodes.get(report.node)
+        if report.problem and not (before and before.problem):
+            log.warning("node %s: nothing is known of its GPUs: %s", report.node, report.problem)
+        elif before and before.problem and not report.problem:
+            log.info("node %s: its GPUs are seen again", report.node)
+        self._nodes[report.node] = NodeHeard(self._clock(), report.problem)
 
     def _note(self, pod: Placed, reading: PodReading) -> None:
         before = self._observed.get(pod.uid)

@@ -25,8 +25,17 @@ class OperatorCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._loop_metrics()
         found = [job for job in (self._body.job(r.key) for r in self._jobs.reconcilers) if job is not None]
+        yield self._node_agents()
         yield from _gauges(found)
         yield _recoveries(found)
+
+    def _node_agents(self) -> Metric:
+        agents = GaugeMetricFamily("robustrl_node_agents", "Node agents that report, by state.", labels=("state",))
+        problems = self._jobs.hub.nodes.problems()
+        blind = sum(1 for problem in problems.values() if problem)
+        agents.add_metric(("seeing",), len(problems) - blind)
+        agents.add_metric(("blind",), blind)
+        return agents
 
     def _loop_metrics(self) -> Iterator[Metric]:
         plans = CounterMetricFamily("robustrl_plans", "Plans made.", labels=("job",))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from tests.operator.build import NOW
 
 from robustrl_api.node import NodeReport, PodReading, Source, Xid, XidSeverity
-from robustrl_operator.control.node_hub import NodeHub, Placed
+from robustrl_operator.control.node_hub import PRESENT, NodeHub, Placed
 
 
 def placed(name: str, node: str = "n1", uid: str = "") -> dict[str, Placed]:
@@ -24,7 +26,8 @@ class Desk:
 
     def __init__(self) -> None:
         self.woken: list[str] = []
-        self.hub = NodeHub(lambda: NOW, lambda pod: self.woken.append(pod.name))
+        self.now = NOW
+        self.hub = NodeHub(lambda: self.now, lambda pod: self.woken.append(pod.name))
 
     def report(self, node: str, *readings: PodReading) -> list[str]:
         """The names of the pods that the node is asked to look at."""
@@ -97,6 +100,21 @@ def test_a_job_that_is_gone_leaves_nothing(desk: Desk) -> None:
     desk.hub.watch("rl/a", {})
     desk.hub.watch("rl/b", {})
     assert (desk.report("n1"), desk.report("n2"), desk.idle("a-0")) == ([], [], None)
+
+
+def test_what_keeps_a_node_from_seeing_is_said_once_and_counted(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    for problem in ("refused 1", "refused 2", ""):
+        desk.hub.take(NodeReport(node="n1", problem=problem))
+        desk.hub.take(NodeReport(node="n2"))
+        assert desk.hub.problems() == {"n1": problem, "n2": ""}
+    assert [record.getMessage() for record in caplog.records] == [
+        "node n1: nothing is known of its GPUs: refused 1",
+        "node n1: its GPUs are seen again",
+    ]
+    desk.now = NOW + PRESENT + timedelta(seconds=1)
+    desk.hub.take(NodeReport(node="n2"))
+    assert desk.hub.problems() == {"n2": ""}, "who does not report is not counted"
 
 
 def test_only_a_new_fault_of_a_gpu_wakes_somebody(desk: Desk) -> None:
