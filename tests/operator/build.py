@@ -17,13 +17,14 @@ from typing import Any
 from robustrl_api.control import AgentReport, Assignment, Child, ChildState, Complaint, Exit
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
+from robustrl_api.node import PodReading, Source, Xid, XidSeverity
 from robustrl_api.spec import RLJobSpec
 from robustrl_api.status import ConditionType, Incident, Member, RLJobStatus, has_ended, holds
 from robustrl_operator.analyze import Verdict, Verdicts, analyze
 from robustrl_operator.plan import Action, CreatePod, DeletePod, Event, Plan, ProbePod, Relabel, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.draft import Draft
-from robustrl_operator.view import Heard, JobView, NodeView, PodView, Probe
+from robustrl_operator.view import Heard, JobView, NodeView, Observed, PodView, Probe
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -237,6 +238,8 @@ class World:
         self._serial = itertools.count()
         self._unseated: set[str] = set()
         self._disturbed: dict[str, datetime] = {}
+        self.readings: dict[str, Observed] = {}
+        """By the agents of the nodes. A new operator hears of all of them in their next reports."""
 
     # Looking.
 
@@ -342,6 +345,12 @@ class World:
         p = self.pod(name)
         p.view = replace(p.view, phase="Failed", reason=reason)
         p.agent = None
+
+    def break_gpu(self, name: str, code: int = 79) -> None:
+        """The driver reports an XID of the GPU that the pod holds; its process may not have noticed yet."""
+        uid = self.pod(name).view.uid
+        xid = Xid(code=code, gpu=f"GPU-of-{name}", severity=XidSeverity.GPU, meaning="it broke")
+        self.readings[uid] = Observed(PodReading(uid=uid, source=Source.GPU, xids=(xid,)), self.now)
 
     def kill_node(self, name: str) -> None:
         self.nodes[name].powered = False
@@ -599,6 +608,7 @@ class World:
             pods=tuple(sorted((p.view for p in self.pods.values()), key=lambda v: v.name)),
             nodes={n.name: NodeView(n.name, ready=self._seen_ready(n)) for n in self.nodes.values()},
             reports={uid: said for uid, said in self.operator.reports.items() if uid in uids},
+            readings={uid: observed for uid, observed in self.readings.items() if uid in uids},
             probes={uid: probe for uid, probe in self.operator.probes.items() if uid in uids},
         )
 
@@ -726,7 +736,10 @@ class World:
         hopeless = (
             p.agent is not None and p.agent.child.restarts >= self.spec.recovery.budgets.restarts_without_progress
         )
-        assert not well or surplus or fenced or hopeless, f"{p.view.name} is well and was deleted\n{self.report()}"
+        broken = p.view.uid in self.readings
+        assert not well or surplus or fenced or hopeless or broken, (
+            f"{p.view.name} is well and was deleted\n{self.report()}"
+        )
 
     def _too_many(self, origin: Role) -> bool:
         members = {m.uid for m in self.status.members}

@@ -32,7 +32,7 @@ class Happening:
     """Seconds of virtual time before the next one."""
 
 
-FAULTS = ["exit child", "delete pod", "kill node", "cut node", "restart agent", "fail pod", "peer lost"]
+FAULTS = ["exit child", "delete pod", "kill node", "cut node", "restart agent", "fail pod", "peer lost", "break GPU"]
 OTHERS = ["heal nodes", "new operator", "stop operator", "kill operator", "rollouts", "suspend", "resume"]
 HAPPENINGS = st.builds(
     Happening,
@@ -76,6 +76,8 @@ def harm(world: World, what: str, name: str) -> None:
         world.exit_child(name, 75, peer_lost=True)
     elif what == "restart agent":
         world.restart_agent(name)
+    elif what == "break GPU" and not node.startswith("cpu"):
+        world.break_gpu(name)
     elif what == "delete pod":
         world.delete_pod(name)
     elif what == "fail pod" and not world.pod(name).view.deleting:

@@ -73,6 +73,35 @@ def test_lost_trainer_pod_is_replaced_by_the_best_rollout_and_comes_back_as_a_ro
     assert world.holds(ConditionType.SUCCEEDED)
 
 
+def test_a_trainer_on_a_broken_gpu_is_replaced_and_its_node_shunned() -> None:
+    world = started()
+    victim, peer = world.members()
+    node = world.pod(victim).view.node
+    rollouts = world.of_role(Role.ROLLOUT)
+    world.break_gpu(victim)
+    world.training(epoch=2)
+    assert set(world.members()) == {rollouts[0], peer}
+    (incident,) = world.incidents()
+    assert (incident.cause, incident.scope, incident.pod) == ("GpuFailed", "Pod", victim)
+    assert f"XID 79 (it broke) of GPU-of-{victim} on node {node}" in incident.evidence
+    (action,) = world.did(CreatePod)[7:]
+    assert (action.role, action.suspect_nodes) == (Role.ROLLOUT, (node,))
+    assert [(deleted.name, deleted.force) for deleted in world.did(DeletePod)] == [(victim, False)]
+    world.run(8)
+    assert world.status.epoch == 2, "once"
+
+
+def test_a_rollout_on_a_broken_gpu_does_not_disturb_training() -> None:
+    world = started()
+    victim = world.of_role(Role.ROLLOUT)[-1]
+    world.break_gpu(victim)
+    world.run(8)
+    assert world.status.epoch == 1
+    assert victim not in world.of_role(Role.ROLLOUT)
+    assert len(world.of_role(Role.ROLLOUT)) == 4
+    assert [incident.cause for incident in world.incidents("rollout")] == ["GpuFailed"]
+
+
 def test_trainers_do_not_wait_for_the_new_rollout() -> None:
     world = started(World(pod_seconds=15))
     fault = world.elapsed
