@@ -136,7 +136,7 @@ class Assignment(ApiModel):
     manager: str = ""
     """Base URL of the managers. Empty while there are none."""
     peers: tuple[Peer, ...] = ()
-    """Every other live pod of the job that has an address."""
+    """Every other pod of the job that can be reached; of those that are about to go not the rollouts."""
     keeper: str = ""
     """Trainers: the peer whose memory keeps copies of this pod's checkpoints."""
     heartbeat_seconds: float = 1.0

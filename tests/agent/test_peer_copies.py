@@ -254,14 +254,18 @@ async def test_a_keeper_that_is_gone_costs_a_few_tries_and_training_nothing(
     assert owner.copied == []
 
 
-async def test_a_pod_that_leaves_hands_its_newest_over(start: Start) -> None:
+async def test_settled_means_that_the_newest_is_there(start: Start) -> None:
     owner, keeper = await start("owner"), await start("keeper")
-    made(owner.memory, Version(EPOCH, 7))
-    leaving = Pusher(owner.memory, "owner")
-    leaving.assign(keeper.peer, EPOCH)
-    leaving.committed(Version(EPOCH, 7))
-    await leaving.flush()
-    assert keeper.memory.versions() == [Version(EPOCH, 7)]
+    assert not owner.pusher.has_target
+    await owner.pusher.settled()
+    owner.pusher.assign(keeper.peer, EPOCH)
+    for step in (1, 2, 3):
+        owner.commit(step)
+    async with asyncio.timeout(10):
+        await owner.pusher.settled()
+    assert owner.pusher.has_target
+    assert owner.copied[-1] == Version(EPOCH, 3)
+    assert keeper.memory.copies(Version(EPOCH, 3))
 
 
 async def test_storage_gets_its_copy_beside_the_peer(start: Start, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from robustrl.checkpoint.archive import Archive
-from robustrl.exit_status import PEER_LOST_STATUS
+from robustrl.checkpoint.copier import Copier
+from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.state import PodState
@@ -19,6 +19,7 @@ from robustrl.supervisor.trainer_runner import TrainerRunner
 from robustrl_api.control import Assignment, Child, ChildState
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
+from robustrl_api.version import Version
 
 ASSIGNMENT = Assignment(role=Role.TRAINER, epoch=3, run=True, rank=1, world_size=4, rendezvous="10.0.0.1:29503")
 
@@ -66,10 +67,9 @@ class Bench:
         self.state = PodState("p", Role.TRAINER)
         self.launcher = FakeLauncher()
 
-    async def start(self, assignment: Assignment = ASSIGNMENT) -> TrainerRunner:
-        archive = Archive(self.memory.checkpoints, None)
+    async def start(self, assignment: Assignment = ASSIGNMENT, copiers: Sequence[Copier] = ()) -> TrainerRunner:
         runner = TrainerRunner(
-            self.config, self.state, cast(Any, self.launcher), self.memory, [archive], cast(Any, None)
+            self.config, self.state, cast(Any, self.launcher), self.memory, copiers, cast(Any, None)
         )  # fmt: skip
         await runner.start(assignment)
         await self.launched()
@@ -187,3 +187,66 @@ async def test_nothing_is_heard_of_workers_whose_epoch_has_ended(tmp_path: Path)
     await asyncio.sleep(0.05)
     assert bench.state.child == Child(state=ChildState.STARTING, epoch=4)
     writer.close()
+
+
+class SlowCopier(Copier):
+    """Copies when the test says so."""
+
+    def __init__(self, *, has_target: bool = True) -> None:
+        super().__init__()
+        self._has_target = has_target
+        self.go_on = asyncio.Event()
+
+    @property
+    def has_target(self) -> bool:
+        return self._has_target
+
+    async def _copy_newest(self, version: Version) -> None:
+        await self.go_on.wait()
+
+
+@pytest.mark.parametrize(
+    ("copiers", "waits"),
+    [
+        pytest.param([True], True, id="one copy elsewhere"),
+        pytest.param([True, False], True, id="where there is nowhere to copy to nobody waits for it"),
+        pytest.param([False], False, id="nowhere to copy to"),
+        pytest.param([], False, id="nobody copies"),
+    ],
+)
+async def test_trainers_that_hand_over_end_when_their_last_checkpoint_is_elsewhere(
+    tmp_path: Path, copiers: list[bool], waits: bool
+) -> None:
+    bench = Bench(tmp_path)
+    slow = [SlowCopier(has_target=has_target) for has_target in copiers]
+    tasks = [asyncio.create_task(copier.run()) for copier in slow]
+    runner = await bench.start(copiers=slow)
+    for copier in slow:
+        copier.committed(Version(3, 8))
+    for worker in bench.launcher.workers:
+        worker.end(HANDED_OVER_STATUS)
+    if waits:
+        await asyncio.sleep(0.05)
+        assert bench.state.child.state is ChildState.STARTING
+        slow[0].go_on.set()
+    await bench.until(ChildState.EXITED)
+    assert bench.state.child.last_exit
+    assert bench.state.child.last_exit.handed_over
+    await runner.stop()
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_copy_that_never_ends_holds_the_hand_over_up_for_so_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("robustrl.supervisor.trainer_runner.HAND_OVER_SECONDS", 0.05)
+    bench, slow = Bench(tmp_path), SlowCopier()
+    task = asyncio.create_task(slow.run())
+    runner = await bench.start(copiers=[slow])
+    slow.committed(Version(3, 8))
+    for worker in bench.launcher.workers:
+        worker.end(HANDED_OVER_STATUS)
+    await bench.until(ChildState.EXITED)
+    await runner.stop()
+    task.cancel()

@@ -1,4 +1,4 @@
-"""Copies committed checkpoints to storage in the background, newest first, and keeps a bounded number there."""
+"""Copies committed checkpoints to storage, and keeps a bounded number there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from robustrl.checkpoint import folder
+from robustrl.checkpoint.copier import Copier
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.version import Version
 
@@ -15,35 +16,26 @@ log = logging.getLogger(__name__)
 FLUSH_SECONDS = 5.0
 
 
-class Archive:
-    """One background copier. It writes the newest committed checkpoint and skips those it was too slow for."""
+class Archive(Copier):
+    """Writes to storage. One that cannot be written is reported, not fatal: memory copies still protect the job."""
 
     def __init__(self, memory: Shelf, storage: Shelf | None) -> None:
+        super().__init__()
         self._memory = memory
         self._storage = storage
-        self._wanted: Version | None = None
-        self._woken = asyncio.Event()
         self.last_error = ""
 
-    def committed(self, version: Version) -> None:
-        """The ledger has accepted this checkpoint."""
-        self._wanted = version
-        self._woken.set()
+    @property
+    def has_target(self) -> bool:
+        return self._storage is not None
 
-    async def run(self) -> None:
-        """Copy until cancelled. An unwritable storage is reported, not fatal: memory copies still protect the job."""
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            version = self._wanted
-            if version is None:
-                continue
-            try:
-                await asyncio.to_thread(self._store, version)
-                self.last_error = ""
-            except OSError as error:
-                self.last_error = f"checkpoint {version} could not be written to storage: {error}"
-                log.warning("%s", self.last_error)
+    async def _copy_newest(self, version: Version) -> None:
+        try:
+            await asyncio.to_thread(self._store, version)
+            self.last_error = ""
+        except OSError as error:
+            self.last_error = f"checkpoint {version} could not be written to storage: {error}"
+            log.warning("%s", self.last_error)
 
     async def flush(self) -> None:
         """Copy every checkpoint that only this pod may hold: it is about to go.

@@ -1,19 +1,16 @@
-"""Has each committed checkpoint copied to the memory of another pod, in the background, newest first.
-
-The other pod fetches the bytes; this one only offers them. So a copy that is under way never holds up training, and
-one that is too slow is skipped for a newer one, as with storage.
-"""
+"""Has committed checkpoints copied to the memory of another pod. That pod fetches the bytes; this one offers them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
 
 import aiohttp
 
-from robustrl.checkpoint.archive import FLUSH_SECONDS
+from robustrl.checkpoint.copier import Copier
 from robustrl.checkpoint.folder import BadCopy, read_manifest
 from robustrl.checkpoint.offer import ADDRESS, Offer
 from robustrl.checkpoint.shelf import Shelf
@@ -28,7 +25,7 @@ COPY_SECONDS = 300.0
 TRIES, RETRY_SECONDS = 3, 1.0
 
 
-class Pusher:
+class Pusher(Copier):
     """One checkpoint at a time, to the pod that the assignment names.
 
     Args:
@@ -38,11 +35,10 @@ class Pusher:
     """
 
     def __init__(self, memory: Shelf, pod: str, on_copied: Callable[[Version], None] = lambda version: None) -> None:
+        super().__init__()
         self._memory, self._pod, self._on_copied = memory, pod, on_copied
         self._keeper: Peer | None = None
         self._epoch = 0
-        self._wanted: Version | None = None
-        self._woken = asyncio.Event()
         self.copied: Version | None = None
         """The newest checkpoint that the keeper is known to have."""
 
@@ -51,42 +47,28 @@ class Pusher:
         self._epoch = epoch
         if keeper != self._keeper:
             self._keeper, self.copied = keeper, None
-            self._woken.set()
+            self._wake()
 
-    def committed(self, version: Version) -> None:
-        """The ledger has accepted this checkpoint."""
-        self._wanted = version
-        self._woken.set()
+    @property
+    def has_target(self) -> bool:
+        return self._keeper is not None
 
-    async def run(self) -> None:
-        """Offer until cancelled. A keeper that declines or is away is told again with the next checkpoint at latest."""
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            for attempt in range(TRIES):
-                if await self._offered():
-                    break
-                await self._pause(RETRY_SECONDS * 2**attempt * random.uniform(0.5, 1.0))
-
-    async def flush(self) -> None:
-        """This pod is about to go: the newest checkpoint is handed over if it was not yet."""
-        try:
-            async with asyncio.timeout(FLUSH_SECONDS):
-                await self._offered()
-        except TimeoutError:
-            log.warning("the newest checkpoint could not be handed over to a peer in time")
+    async def _copy_newest(self, version: Version) -> None:
+        """A keeper that declines or is away is told again, with the next checkpoint at the latest."""
+        for attempt in range(TRIES):
+            if await self._offered(version) or self._woken.is_set():
+                return
+            await self._pause(RETRY_SECONDS * 2**attempt * random.uniform(0.5, 1.0))
 
     async def _pause(self, seconds: float) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
-        except TimeoutError:
-            pass
 
-    async def _offered(self) -> bool:
+    async def _offered(self, version: Version) -> bool:
         """Whether there is nothing left to do."""
-        version, keeper = self._wanted, self._keeper
-        if version is None or keeper is None or version == self.copied:
+        keeper = self._keeper
+        if keeper is None or version == self.copied:
             return True
         # It must not be taken off the shelf while the keeper reads it.
         with self._memory.pinned(version):

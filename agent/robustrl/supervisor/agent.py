@@ -109,7 +109,7 @@ class Agent:
         if self._runner is not None:
             await self._runner.stop()
         # What only this pod holds is handed over, whatever role it plays by now.
-        await asyncio.gather(self._archive.flush(), self._pusher.flush())
+        await self._archive.flush()
         await self._launcher.close()
         await self._endpoint.close()
         await self._publisher.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from robustrl.checkpoint.copier import Copier
 from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
 from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
@@ -27,15 +28,9 @@ SAMPLE_SECONDS = 1.0
 PROBE_SAMPLE_SECONDS = 0.25
 STARTING_PHASES = frozenset({"Rendezvous", "Restore"})
 WORKING_PHASE = "Train"
+HAND_OVER_SECONDS = 5.0
 SETTLE_SECONDS = 0.05
 """After the first exit, how long to wait for the exits that explain it."""
-
-
-class Copier(Protocol):
-    """Copies committed checkpoints to somewhere, in the background."""
-
-    def committed(self, version: Version) -> None:
-        """The ledger has accepted this checkpoint."""
 
 
 class TrainerRunner:
@@ -105,11 +100,27 @@ class TrainerRunner:
             return
         watch = asyncio.create_task(self._watch_work(), name="activity")
         try:
-            self._set_child(ChildState.EXITED, await self._first_failure())
+            exit = await self._first_failure()
+            if exit.handed_over:
+                await self._until_copied_once()
+            self._set_child(ChildState.EXITED, exit)
         finally:
             watch.cancel()
             self._state.activity.reset()
             self._over.set()
+
+    async def _until_copied_once(self) -> None:
+        """Others go on from the last checkpoint as soon as they hear of the end here: by then it is elsewhere too."""
+        copies = [asyncio.create_task(copier.settled()) for copier in self._copiers if copier.has_target]
+        if not copies:
+            return
+        try:
+            done, _ = await asyncio.wait(copies, timeout=HAND_OVER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for copy in copies:
+                copy.cancel()
+        if not done:
+            log.warning("the last checkpoint could not be copied to anywhere within %.0f s", HAND_OVER_SECONDS)
 
     async def _watch_work(self) -> None:
         """An idle processor means that something is wrong only while the script says that it trains."""

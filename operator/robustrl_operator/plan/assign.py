@@ -24,9 +24,7 @@ def assignments(view: JobView, rendezvous_base: int = 29_500) -> dict[str, Assig
         rendezvous_base: first of the ports at which the ranks of an epoch meet; each epoch has its own, so that
             a late process of an old epoch cannot walk into the new one's meeting.
     """
-    peers = tuple(
-        _peer(view, pod) for pod in sorted(view.pods, key=lambda p: p.name) if pod.address and not pod.deleting
-    )
+    peers = tuple(_peer(view, pod) for pod in sorted(view.pods, key=lambda p: p.name) if _is_reachable(view, pod))
     alike = _Alike(peers, standbys(view), shall_hand_over(view), _rendezvous(view, rendezvous_base), Keepers(view))
     return {pod.uid: _sealed(_assignment(view, pod, alike)) for pod in view.pods}
 
@@ -90,6 +88,12 @@ def _manager_url(view: JobView) -> str:
         if pod.origin is Role.MANAGER and pod.address and not pod.deleting:
             return f"http://{pod.address}:{view.spec.manager.port}"
     return ""
+
+
+def _is_reachable(view: JobView, pod: PodView) -> bool:
+    """A pod that is about to go still hands out its checkpoints; but an engine gets no more requests there."""
+    stays = not pod.deleting or not (view.node_lost(pod.node) or view.current_role(pod) is Role.ROLLOUT)
+    return bool(pod.address) and stays
 
 
 def _peer(view: JobView, pod: PodView) -> Peer:

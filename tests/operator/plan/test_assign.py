@@ -13,7 +13,7 @@ from robustrl_api.names import Role
 from robustrl_api.status import Member, RecoveryStatus, Stage
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.rules.conditions import succeed
-from robustrl_operator.view import JobView
+from robustrl_operator.view import JobView, NodeView
 
 
 def given(view: JobView, name: str) -> Assignment:
@@ -71,11 +71,6 @@ def test_nobody_runs_in_a_suspended_or_ended_job() -> None:
         assert not any(assignment.run for assignment in assignments(view).values())
 
 
-def test_pods_on_their_way_out_are_no_peers() -> None:
-    view = with_pod(running_job(), "j-rollout-3", deleting=True)
-    assert "j-rollout-3" not in {peer.pod for peer in given(view, "j-trainer-1").peers}
-
-
 def test_the_etag_changes_exactly_with_the_rest() -> None:
     view = running_job()
     same, other = given(replace(view, now=view.now.replace(hour=10)), "j-trainer-1"), with_status(view, epoch=2)
@@ -101,3 +96,17 @@ def test_the_etag_changes_exactly_with_the_rest() -> None:
 def test_who_stands_by(patch: dict[str, Any], standing_by: list[str]) -> None:
     told = assignments(running_job(job(**patch)))
     assert sorted(uid.removeprefix("uid-") for uid, each in told.items() if each.standby) == standing_by
+
+
+@pytest.mark.parametrize(
+    ("name", "node_ready", "known"),
+    [
+        pytest.param("j-trainer-2", True, True, id="a trainer hands out its checkpoints until it has gone"),
+        pytest.param("j-trainer-2", False, False, id="not from a lost node"),
+        pytest.param("j-rollout-3", True, False, id="an engine that leaves gets no more requests"),
+    ],
+)
+def test_peers_that_are_about_to_go(name: str, node_ready: bool, known: bool) -> None:
+    view = with_pod(running_job(), name, deleting=True)
+    view = replace(view, nodes={**view.nodes, view.by_uid[f"uid-{name}"].node: NodeView("n", ready=node_ready)})
+    assert (name in {peer.pod for peer in given(view, "j-trainer-1").peers}) is known
