@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ from tests.agent.test_checkpoint import damage, made
 from tests.managers.test_ledger import audit, ready_group
 
 from robustrl.audit import copies, record, replay, report, snapshot
+from robustrl.audit.copies import Copies
 from robustrl.audit.finding import Kind
 from robustrl.audit.record import BadLedger, Commit
 from robustrl.audit.replay import CannotReplay
@@ -59,7 +61,7 @@ def train(db: sqlite3.Connection, step: int, epoch: int, root: str) -> int:
 
 def test_a_ledger_in_use_is_read_beside_its_writer(ledger: Path, storage: Shelf) -> None:
     found = record.read(ledger)
-    result = report.of(found, copies.check(found, storage))
+    result = report.of(found, checked(ledger, storage))
     assert result.ok, result.findings
     assert result.steps == STEPS
     assert result.replayable_from == STEPS - KEPT
@@ -121,28 +123,44 @@ def test_a_copy_that_nobody_may_write_beside_is_read(ledger: Path, tmp_path: Pat
 # Checkpoints.
 
 
+def checked(ledger: Path, storage: Shelf) -> Copies:
+    """Of a job that is over."""
+    return copies.check(record.read(ledger), storage, storage.versions(), wait=lambda seconds: None)
+
+
 def test_a_damaged_checkpoint_is_found(ledger: Path, storage: Shelf) -> None:
     damage(storage, Version(2, 7))
-    found = copies.check(record.read(ledger), storage)
+    found = checked(ledger, storage)
     assert [(finding.kind, finding.step) for finding in found.findings] == [(Kind.DAMAGED_CHECKPOINT, 6)]
     assert found.good == (Version(1, 6), Version(2, 8))
 
 
 def test_another_checkpoint_under_a_committed_name_is_found(ledger: Path, storage: Shelf) -> None:
     made(storage, Version(2, 7), rank=1, content=b"something else")
-    found = copies.check(record.read(ledger), storage)
+    found = checked(ledger, storage)
     assert [(finding.kind, finding.step) for finding in found.findings] == [(Kind.OTHER_CHECKPOINT, 6)]
 
 
 def test_a_late_write_that_was_never_committed_is_told_and_is_no_finding(ledger: Path, storage: Shelf) -> None:
     made(storage, Version(1, 9))
-    found = copies.check(record.read(ledger), storage)
+    found = checked(ledger, storage)
     assert (found.unknown, found.findings) == ((Version(1, 9),), ())
+
+
+def test_a_job_that_goes_on_is_no_finding(ledger: Path, storage: Shelf) -> None:
+    """Its oldest checkpoint is half taken off when it is looked at, and newer ones have come."""
+    oldest = storage.root / str(Version(1, 6))
+    (storage.folder(Version(1, 6), 0) / "rng").unlink()
+    before = storage.versions()
+    made(storage, Version(2, 20))
+    found = copies.check(record.read(ledger), storage, before, wait=lambda seconds: shutil.rmtree(oldest))
+    assert found.findings == ()
+    assert found.good == (Version(2, 7), Version(2, 8))
 
 
 def test_a_ledger_older_than_its_storage_is_found(ledger: Path, storage: Shelf) -> None:
     made(storage, Version(2, 12))
-    found = copies.check(record.read(ledger), storage)
+    found = checked(ledger, storage)
     assert [finding.kind for finding in found.findings] == [Kind.LEDGER_BEHIND]
 
 
@@ -172,7 +190,7 @@ def test_a_replay_that_cannot_begin_says_why(ledger: Path, tmp_path: Path, first
 
 def test_it_begins_as_early_as_batches_and_checkpoints_allow(ledger: Path, storage: Shelf) -> None:
     found = record.read(ledger)
-    result = report.of(found, copies.check(found, storage))
+    result = report.of(found, checked(ledger, storage))
     assert replay.choose_start(result) == 6
     assert replay.choose_start(replace(result, replayable_from=0)) == 0
     with pytest.raises(CannotReplay, match="keepBatches"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from robustrl.audit.finding import Finding, Kind
@@ -10,6 +11,9 @@ from robustrl.audit.record import Commit, Record
 from robustrl.checkpoint.folder import BadCopy, read_manifest, verify
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.version import Version
+
+TAKEN_OFF_SECONDS = 1.0
+"""A checkpoint that looks damaged may be one that is just being taken off the shelf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +31,28 @@ class Copies:
     findings: tuple[Finding, ...] = ()
 
 
-def check(record: Record, shelf: Shelf) -> Copies:
-    """Read every byte of every checkpoint on the shelf."""
+def check(
+    record: Record, shelf: Shelf, versions: Sequence[Version], wait: Callable[[float], None] = time.sleep
+) -> Copies:
+    """Read every byte of these checkpoints.
+
+    Args:
+        versions: what was on the shelf before the ledger was read: of a job that goes on it may have newer ones now,
+            and others of these may have been taken off meanwhile.
+    """
     roots = _roots((*record.commits, *record.undone))
     found: list[Finding] = []
     good, unknown = [], []
-    for version in shelf.versions():
+    for version in versions:
         if version not in roots:
             unknown.append(version)
             continue
         problems = list(_problems(shelf, version, roots[version]))
+        if problems:
+            wait(TAKEN_OFF_SECONDS)
+            problems = list(_problems(shelf, version, roots[version]))
         found += problems
-        if not problems:
+        if not problems and shelf.copies(version):
             good.append(version)
     return Copies(tuple(good), tuple(unknown), (*found, *_behind(record, unknown)))
 

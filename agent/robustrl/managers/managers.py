@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from robustrl.audit import record, report, snapshot
+from robustrl.audit.record import BadLedger
 from robustrl.managers import batches, fence, groups, ledger, rollback
 from robustrl.managers.agent_worker import AgentWorkers, UserFunctions
 from robustrl.managers.config import ManagerConfig
 from robustrl.managers.engine_client import EngineClient
 from robustrl.managers.ledger import Ledger
+from robustrl.managers.refusal import Refused
 from robustrl.managers.request_manager import RequestManager, RolloutsFail
 from robustrl.managers.rollout_manager import Engine, EngineReport, RolloutManager
 from robustrl.managers.versions import Announcement, Versions
@@ -154,10 +156,17 @@ class Managers:
 
     @contextlib.asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Path]:
-        """A copy of the ledger beside it, for as long as the block lasts."""
+        """A copy of the ledger beside it, for as long as the block lasts.
+
+        Raises:
+            Refused: it cannot be made, for want of room on the volume most likely.
+        """
         with tempfile.TemporaryDirectory(prefix="snapshot-", dir=self.config.ledger.parent) as folder:
             copy = Path(folder) / "ledger.sqlite"
-            await asyncio.to_thread(snapshot.take, self.config.ledger, copy)
+            try:
+                await asyncio.to_thread(snapshot.take, self.config.ledger, copy)
+            except (OSError, BadLedger) as error:
+                raise Refused("NoSnapshot", f"the ledger cannot be copied: {error}", status=507) from error
             yield copy
 
     def _described(self, announcement: Announcement) -> dict[str, Any]:

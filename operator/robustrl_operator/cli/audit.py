@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from robustrl.audit.replay import CannotReplay
 from robustrl.audit.report import Report
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.job import RLJob
+from robustrl_api.version import Version
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.local.replay import hand_over_checkpoint, train_again
 from robustrl_operator.local.run_folder import BadRun, RunFolder, enter, find
@@ -59,8 +60,9 @@ def handle(arguments: argparse.Namespace) -> int:
     """Print the report."""
     try:
         with _subject(arguments) as subject:
+            on_storage = subject.checkpoints.versions() if subject.checkpoints else []
             found = record.read(subject.ledger)
-            result = _proved(found, subject)
+            result = _proved(found, subject, on_storage)
             if arguments.replay:
                 result = _replayed(arguments, subject, found, result)
     except (BadLedger, BadRun, BadManifest, CannotReplay, OSError, ValueError) as error:
@@ -98,8 +100,8 @@ def _download(url: str, target: Path) -> Path:
     return target
 
 
-def _proved(found: Record, subject: Subject) -> Report:
-    return report.of(found, copies.check(found, subject.checkpoints) if subject.checkpoints else None)
+def _proved(found: Record, subject: Subject, on_storage: Sequence[Version]) -> Report:
+    return report.of(found, copies.check(found, subject.checkpoints, on_storage) if subject.checkpoints else None)
 
 
 def _replayed(arguments: argparse.Namespace, subject: Subject, found: Record, result: Report) -> Report:
