@@ -106,3 +106,15 @@ async def test_a_checkpoint_that_is_not_the_committed_one_is_found(job: Path, tm
     assert status == 1, (found, words)
     assert {(each["kind"], each["step"]) for each in found["findings"]} == {("OtherCheckpoint", step)}
     assert version not in found["copies"]["good"]
+
+
+async def test_a_replay_that_cannot_train_says_where_its_logs_are(job: Path, tmp_path: Path) -> None:
+    broken = copied(job, tmp_path / "broken", lambda db: None)
+    description = json.loads((broken / "run.json").read_text())
+    description["job"]["spec"]["trainer"]["template"]["spec"]["containers"][0]["command"] = ["python3", "absent.py"]
+    (broken / "run.json").write_text(json.dumps(description))
+    status, _, words = await audit(broken, "--replay", "--out", tmp_path / "replay")
+    assert status == 2
+    assert "the replay ended after 0 steps" in words
+    assert "absent.py" in words
+    assert list((tmp_path / "replay/logs").glob("*trainer*"))

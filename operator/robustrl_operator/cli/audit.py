@@ -51,7 +51,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--from-step", type=int, metavar="N", help="begin the replay with the checkpoint of N steps (default: earliest)"
     )
-    parser.add_argument("--out", type=Path, help="folder of the replay; kept (default: a temporary one)")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the replay; kept (default: a temporary one, kept if the replay fails)"
+    )
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.set_defaults(handle=handle)
 
@@ -128,12 +130,14 @@ def _started_as(arguments: argparse.Namespace) -> tuple[RLJob, Path]:
 
 @contextlib.contextmanager
 def _workplace(out: Path | None) -> Iterator[RunFolder]:
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="robustrl-replay-") as folder:
-            yield RunFolder(Path(folder))
+    """The replay's folder. One that nobody asked for is removed, unless the replay failed: its logs say why."""
+    if out is not None:
+        out.mkdir(parents=True)
+        yield RunFolder(out.resolve())
         return
-    out.mkdir(parents=True)
-    yield RunFolder(out.resolve())
+    folder = Path(tempfile.mkdtemp(prefix="robustrl-replay-"))
+    yield RunFolder(folder)
+    shutil.rmtree(folder)
 
 
 def _begin_with(found: Record, first: int, source: Shelf | None, folder: RunFolder) -> None:
