@@ -51,9 +51,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--from-step", type=int, metavar="N", help="begin the replay with the checkpoint of N steps (default: earliest)"
     )
-    parser.add_argument(
-        "--out", type=Path, help="folder of the replay; kept (default: a temporary one, kept if the replay fails)"
-    )
+    parser.add_argument("--out", type=Path, help="folder of the replay (default: a temporary one, kept if it fails)")
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.set_defaults(handle=handle)
 
