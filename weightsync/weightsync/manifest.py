@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 import xxhash
 
@@ -85,12 +86,16 @@ class Manifest:
         """Digest of the bytes alone: equal for two versions that hold the same weights."""
         return digest_of("".join(chunk.digest for chunk in self.chunks).encode())
 
-    @property
+    @cached_property
     def root(self) -> str:
         """Digest of the whole manifest."""
-        return digest_of(self.to_json())
+        return digest_of(self._json)
 
     def to_json(self) -> bytes:
+        return self._json
+
+    @cached_property
+    def _json(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod

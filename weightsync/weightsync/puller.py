@@ -164,6 +164,7 @@ class _Pull:
         """Chunks whose place in the destination is being written to."""
         self._offered: dict[tuple[str, int], Message] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = 0.0
         self._progress_at = time.monotonic()
         self._over = asyncio.Event()
         self._lost: BufferLost | None = None
@@ -226,6 +227,7 @@ class _Pull:
         self._plan(now)
 
     def _wake(self) -> None:
+        self._timer = None
         self._report("tick")
 
     def _plan(self, now: float) -> None:
@@ -237,9 +239,12 @@ class _Pull:
         if self._peers.final and self._state.hopeless(now):
             self._over.set()
             return
-        if self._timer is not None:
-            self._timer.cancel()
         wake = min(self._state.next_wake(now) or float("inf"), self._progress_at + self._patience)
+        if self._timer is not None:
+            if self._wake_at <= wake:
+                return  # a look too early does no harm, and planning anew after every word costs more
+            self._timer.cancel()
+        self._wake_at = wake
         self._timer = asyncio.get_running_loop().call_later(max(0.0, wake - now) + 0.001, self._wake)
 
     # Actions.
@@ -311,7 +316,8 @@ class _Pull:
         match message.kind:
             case Kind.HAVE:
                 self._report("told", name, have)
-                self._report("heard_of", message.peers)
+                if message.peers:
+                    self._report("heard_of", message.peers)
             case Kind.CHUNK:
                 self._offered[name, message.attempt] = message
                 if Flag.READY in message.flags:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NAMED_PEERS = 16
-"""Others that a puller is told of, in case it has no directory."""
+"""Others that a puller is told of at a time, in case it has no directory."""
 BYTES_SECONDS = 60.0
 """For a chunk to leave; its lease is over long before."""
 REPLIES = {Refusal.BUSY: Kind.BUSY, Refusal.RELIEVED: Kind.RELIEVED, Refusal.CANCELLED: Kind.CANCELLED}
@@ -52,6 +52,8 @@ class Serving:
         """UCX's connection, once the puller has opened it."""
         self._news: asyncio.TimerHandle | None = None
         self._last_news = 0.0
+        self._named: set[str] = set()
+        """Others that it has been told of."""
 
     @property
     def name(self) -> str:
@@ -109,7 +111,7 @@ class Serving:
             case Kind.DECLINE:
                 self._declined(message.attempt)
             case Kind.CANCEL:
-                self._source.carry_out(self._source.uploads.cancel(time.monotonic(), self._ticket(message.attempt)))
+                self._cancelled(message.attempt)
             case _:
                 raise TransportError(f"a puller says {message.kind.name}")
 
@@ -151,8 +153,14 @@ class Serving:
     def _declined(self, attempt: int) -> None:
         send = self._offered.pop(attempt, None)
         if send is not None:
-            self._refuse(attempt, Refusal.CANCELLED)
+            del self._versions[attempt]
             self._source.carry_out(self._source.uploads.sent(time.monotonic(), send.ticket))
+
+    def _cancelled(self, attempt: int) -> None:
+        uploads, ticket = self._source.uploads, self._ticket(attempt)
+        self._source.carry_out(uploads.cancel(time.monotonic(), ticket))
+        if not uploads.knows(ticket):
+            self._versions.pop(attempt, None)
 
     def _manifest(self, message: Message) -> None:
         held = self._source.find(message.version)
@@ -193,8 +201,10 @@ class Serving:
         if held is None:
             self._reply(Kind.GONE, self._follows)
             return
-        others = [peer for peer in held.offer.view.peers() if peer.name != self.name]
-        self._say(Message(Kind.HAVE, self._follows, have=_bitmap(held), peers=tuple(others[:NAMED_PEERS])))
+        known = self._named | {self.name}
+        others = [peer for peer in held.offer.view.peers() if peer.name not in known][:NAMED_PEERS]
+        self._named.update(peer.name for peer in others)
+        self._say(Message(Kind.HAVE, self._follows, have=_bitmap(held), peers=tuple(others)))
 
     def _offer(self, attempt: int, send: Send) -> None:
         version = self._versions[attempt]

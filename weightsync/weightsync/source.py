@@ -73,6 +73,7 @@ class Source:
         self._connections = 0
         self._turned_away: dict[int, Serving] = {}
         self._expiry: asyncio.TimerHandle | None = None
+        self._expiry_at = 0.0
 
     async def start(self, port: int = 0) -> int:
         """Listen on all interfaces: on this port for words, on the next one for bytes. The port.
@@ -220,15 +221,17 @@ class Source:
         self._turned_away[puller.number] = puller
 
     def _plan_expiry(self) -> None:
+        due = self.uploads.leases.next_expiry()
+        if due is None or (self._expiry is not None and self._expiry_at <= due):
+            return  # a look too early does no harm, and planning anew after every word costs more
         if self._expiry is not None:
             self._expiry.cancel()
-            self._expiry = None
-        due = self.uploads.leases.next_expiry()
-        if due is not None:
-            delay = max(0.0, due - time.monotonic())
-            self._expiry = asyncio.get_running_loop().call_later(delay, self._expire)
+        self._expiry_at = due
+        delay = max(0.0, due - time.monotonic())
+        self._expiry = asyncio.get_running_loop().call_later(delay, self._expire)
 
     def _expire(self) -> None:
+        self._expiry = None
         self.carry_out(self.uploads.expire(time.monotonic()))
 
     async def close(self) -> None:

@@ -12,7 +12,8 @@ no other request. The welcome says where UCX listens, and with which token the p
                            <-   CHUNK (chunk); or BUSY, RELIEVED, LACKING (have), GONE
     ACCEPT or DECLINE      ->                  not needed if the request was READY
                            <=   the bytes
-    CANCEL                 ->                  answered by CANCELLED, or by the CHUNK that was on its way
+    CANCEL                 ->
+                           <-   CANCELLED      only if the request was READY
     MANIFEST               ->
                            <-   MANIFEST (text), or GONE
 

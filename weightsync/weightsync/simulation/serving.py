@@ -71,7 +71,6 @@ class Serving:
             self._transfer(channel, send)
             self._plan_expiry()
         elif not accepted:
-            self._refuse(channel, attempt, Refusal.CANCELLED)
             self._answer(self.uploads.sent(self._net.clock.now, send.ticket))
 
     def cancelled(self, channel: Channel, attempt: int) -> None:

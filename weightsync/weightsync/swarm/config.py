@@ -19,7 +19,7 @@ class SwarmConfig:
     """For a puller to accept a chunk; then the slot goes to the next."""
     requests_per_source: int = 2
     """Staging buffers for each source: one is filled while the other is verified."""
-    requests_waiting: int = 16
+    requests_waiting: int = 8
     """Sources asked at a time for the next chunk; the first to have a slot gives it. Waiting costs no buffer."""
     lookahead: float = 0.98
     """Part of a chunk's expected time after which the next is looked for at other sources as well."""

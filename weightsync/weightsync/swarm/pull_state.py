@@ -81,8 +81,8 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Tell a source that a request which still waits for a slot is not wanted any more. It is answered all the same,
-    by a refusal or, where the slot was given meanwhile, with the chunk."""
+    """Tell a source that a request which still waits for a slot is not wanted any more. One that was ready is answered
+    all the same, by a refusal or, where the slot was given meanwhile, with the chunk; an offer is declined."""
 
     source: str
     attempt: int
@@ -258,11 +258,11 @@ class PullState:
     def answered(self, now: float, name: str, attempt: int, chunk: int) -> list[Action]:
         """A source has a slot for this replica and has chosen a chunk."""
         request = self._request(name, attempt)
-        if request is None:
-            return []
+        if request is None:  # cancelled; its answer was on its way
+            return [Accept(name, attempt, accepted=False)] if name in self._open else []
         self._sources[name].answered()
-        if not request.ready and (request.cancelled or not self._wants(now, chunk)):
-            request.cancelled = True
+        if not request.ready and not self._wants(now, chunk):
+            self._close(name, attempt)
             return [Accept(name, attempt, accepted=False)]
         request.chunk, request.candidates, request.cancelled = chunk, 1 << chunk, False
         request.asked_at = now
@@ -409,8 +409,11 @@ class PullState:
 
     def _cancel_waiting(self) -> list[Action]:
         waiting = [(n, r) for n, r in self._requests.items() if r.chunk is None and not r.cancelled]
-        for _, request in waiting:
-            request.cancelled = True
+        for attempt, request in waiting:
+            if request.ready:
+                request.cancelled = True
+            else:
+                self._close(request.source, attempt)
         return [Cancel(request.source, attempt) for attempt, request in waiting]
 
     def _only(self, source: SourceState, candidates: ChunkSet) -> bool:

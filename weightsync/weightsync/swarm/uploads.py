@@ -113,7 +113,13 @@ class Uploads:
         if ticket not in self._wishes or self.leases.holds(ticket):
             return []
         self.leases.done(now, ticket)
-        return [self._refuse(ticket, Refusal.CANCELLED)]
+        ready = self._wishes[ticket].ready
+        refusal = self._refuse(ticket, Refusal.CANCELLED)
+        return [refusal] if ready else []  # an offer that crossed the cancellation would be declined
+
+    def knows(self, ticket: Ticket) -> bool:
+        """Whether this request waits or is served."""
+        return ticket in self._wishes
 
     def gone(self, now: float, connection: int) -> list[Answer]:
         """A connection is closed; the requests on it need no answer."""
