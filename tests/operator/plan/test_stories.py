@@ -321,6 +321,20 @@ def test_suspend_gives_everything_back_and_resume_goes_on() -> None:
     assert world.holds(ConditionType.SUCCEEDED)
 
 
+@pytest.mark.parametrize("strategy", ["RoleBased", "WholeJob"])
+def test_resumed_while_its_pods_still_leave_and_one_fails(strategy: str) -> None:
+    """Going on and answering a fault are two epochs, not one jump."""
+    world = started(World(job(recovery={"strategy": strategy})))
+    trainer = world.members()[0]
+    world.exit_child(trainer)
+    world.wish(suspend=True)
+    world.exit_child(trainer)
+    world.run(0.5)
+    world.wish(suspend=False)
+    world.ended()
+    assert world.holds(ConditionType.SUCCEEDED)
+
+
 def test_new_operator_judges_nobody_in_its_grace() -> None:
     world = started(World(job(steps=100)))
     world.stop_operator(30)

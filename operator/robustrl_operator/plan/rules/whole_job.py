@@ -15,7 +15,7 @@ EXITS = frozenset({Cause.ENGINE_EXITED, Cause.MANAGER_EXITED})
 
 
 def apply(draft: Draft) -> Draft:
-    if draft.spec.recovery.strategy is not Strategy.WHOLE_JOB:
+    if draft.spec.recovery.strategy is not Strategy.WHOLE_JOB or draft.status.epoch != draft.view.status.epoch:
         return draft
     fault = _first_fault(draft)
     if fault is None:
