@@ -19,6 +19,8 @@ from robustrl_operator.local.run_folder import RunFolder
 NETWORK = "127.78"
 """Beside a job that still runs on this machine."""
 POLL_SECONDS = 0.5
+PATIENT_HEARTBEATS = 100
+"""On one machine an agent that is silent is a slow one; that its process ends is seen at once all the same."""
 
 
 async def train_again(job: RLJob, recorded: tuple[Commit, ...], folder: Path) -> tuple[Commit, ...]:
@@ -28,13 +30,13 @@ async def train_again(job: RLJob, recorded: tuple[Commit, ...], folder: Path) ->
         The replay's commits; the last one may be the one that differs.
 
     Raises:
-        CannotReplay: the training did not get that far.
+        CannotReplay: the training did not get that far; a fault of its own ends it.
     """
     first = recorded[0].step
     run = LocalRun(without_rollouts(job, restores=first > 0), folder, network=NETWORK, replay=True)
     async with run.started():
         while True:
-            ended = run.ended()
+            ended = run.ended() or bool(run.status.incidents)
             done = await asyncio.to_thread(_committed, RunFolder(folder).ledger, first)
             if len(done) >= len(recorded) or replay.difference(recorded, done):
                 return done[: len(recorded)]
@@ -52,6 +54,7 @@ def without_rollouts(job: RLJob, *, restores: bool) -> RLJob:
         "rollout": spec.rollout.model_copy(update={"replicas": 0, "min_replicas": 0}),
         "checkpoint": spec.checkpoint.model_copy(update={"storage": storage}),
         "recovery": recovery,
+        "detection": spec.detection.model_copy(update={"lost_after_missed": PATIENT_HEARTBEATS}),
         "services": (),
         "suspend": False,
     }
@@ -87,5 +90,8 @@ def _committed(ledger: Path, first: int) -> tuple[Commit, ...]:
 
 
 def _why(status: RLJobStatus) -> str:
+    if status.incidents:
+        first = status.incidents[0]
+        return f"{first.cause} in {first.pod}: {first.evidence}"
     ends = (ConditionType.FAILED, ConditionType.SUCCEEDED)
     return next((each.message for each in status.conditions if each.type in ends and each.status == "True"), "stopped")
