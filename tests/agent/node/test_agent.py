@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -32,6 +33,7 @@ from robustrl_operator.control.node_hub import Placed
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.control.server import NodeAgents, control_app
+from robustrl_operator.kubernetes import certificates
 from robustrl_operator.plan import Action, Event
 from robustrl_operator.view import JobView, NodeView, PodView, Probe
 
@@ -58,6 +60,8 @@ class Bench:
     reports: int = 0
     port: int = 0
     cgroups: Path | None = None
+    tls: ssl.SSLContext | None = None
+    ca: Path | None = None
 
     def __post_init__(self) -> None:
         self.hub = ControlHub(lambda: datetime.now(UTC), lambda identity: self.woken.append(identity.pod))
@@ -70,7 +74,7 @@ class Bench:
         app.on_response_prepare.append(self._count)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self.tls).start()
         self.port = self._runner.addresses[0][1]
 
     async def _count(self, _request: web.Request, _response: web.StreamResponse) -> None:
@@ -84,15 +88,19 @@ class Bench:
         self.hub.nodes.watch("ns/j", {UID: Placed(UID, *NAME, NODE)})
 
     def start(self) -> None:
-        access = ControlAccess(f"http://127.0.0.1:{self.port}", token_file=str(self.token))
+        url = f"https://localhost:{self.port}" if self.tls else f"http://127.0.0.1:{self.port}"
+        access = ControlAccess(url, str(self.ca or ""), str(self.token))
         settings = Settings(NODE, access, XIDS, self.exporter.url, self.cgroups)
         self._agent = asyncio.create_task(NodeAgent(settings, lambda: self.clock, INTERVAL).run(), name="agent")
 
-    async def close(self) -> None:
+    async def stop_agent(self) -> None:
         if self._agent is not None:
             assert not self._agent.done(), self._agent
             self._agent.cancel()
             await asyncio.gather(self._agent, return_exceptions=True)
+
+    async def close(self) -> None:
+        await self.stop_agent()
         await self.operator_gone()
         await self.exporter.stop()
 
@@ -234,6 +242,23 @@ async def test_a_wrong_token_is_said(bench: Bench, caplog: pytest.LogCaptureFixt
     bench.start()
     await bench.until(lambda: "401" in caplog.text)
     bench.token.write_text("right")
+    await bench.until(lambda: bench.reading is not None)
+
+
+async def test_reports_go_over_tls_to_whoever_has_the_operators_certificate(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.operator_gone()
+    real, other = certificates.make("localhost"), certificates.make("localhost")
+    bench.tls, bench.ca = real.context(), tmp_path / "ca.crt"
+    bench.ca.write_text(other.ca)
+    await bench.serve()
+    bench.start()
+    await bench.until(lambda: "CERTIFICATE_VERIFY_FAILED" in caplog.text)
+    assert bench.reports == 0
+    await bench.stop_agent()
+    bench.ca.write_text(real.ca)
+    bench.start()
     await bench.until(lambda: bench.reading is not None)
 
 
