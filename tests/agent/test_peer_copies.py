@@ -28,6 +28,7 @@ from robustrl_api.names import Role
 from robustrl_api.version import Version
 
 EPOCH = 3
+ALL = range(8)
 
 
 @dataclass
@@ -87,7 +88,7 @@ async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
 
 async def test_each_committed_checkpoint_reaches_the_keepers_memory(start: Start) -> None:
     owner, keeper = await start("owner"), await start("keeper")
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     for step in range(1, 5):
         root = owner.commit(step)
         await until(lambda s=step: owner.pusher.copied == Version(EPOCH, s))
@@ -98,7 +99,7 @@ async def test_each_committed_checkpoint_reaches_the_keepers_memory(start: Start
 
 async def test_what_a_dead_pod_had_is_restored_from_its_keeper(start: Start, tmp_path: Path) -> None:
     owner, keeper, heir = await start("owner"), await start("keeper"), Shelf(tmp_path / "heir", SLOTS)
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     root = owner.commit(7)
     await until(lambda: owner.copied)
     await owner.endpoint.close()
@@ -111,7 +112,7 @@ async def test_what_a_dead_pod_had_is_restored_from_its_keeper(start: Start, tmp
 
 async def test_a_keeper_that_takes_the_place_has_it_in_its_own_memory(start: Start) -> None:
     owner, keeper = await start("owner"), await start("keeper")
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     root = owner.commit(7)
     await until(lambda: owner.copied)
     found = await obtain(Wanted(Version(EPOCH, 7), frozenset({root}), 5), keeper.memory, None, [])
@@ -120,11 +121,11 @@ async def test_a_keeper_that_takes_the_place_has_it_in_its_own_memory(start: Sta
 
 async def test_a_new_keeper_gets_the_newest_checkpoint_at_once(start: Start) -> None:
     owner, first, second = await start("owner"), await start("first"), await start("second")
-    owner.pusher.assign(first.peer, EPOCH)
+    owner.pusher.assign(first.peer, EPOCH, ALL)
     owner.commit(7)
     await until(lambda: owner.copied)
     await first.endpoint.close()
-    owner.pusher.assign(second.peer, EPOCH)
+    owner.pusher.assign(second.peer, EPOCH, ALL)
     await until(lambda: second.memory.versions())
     assert second.memory.versions() == [Version(EPOCH, 7)]
 
@@ -133,10 +134,27 @@ async def test_equal_parts_travel_once_and_different_ones_all(start: Start) -> N
     owner, keeper = await start("owner"), await start("keeper")
     for rank, content in ((0, b"equal"), (1, b"equal"), (2, b"different")):
         made(owner.memory, Version(EPOCH, 7), rank, content)
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     owner.pusher.committed(Version(EPOCH, 7))
     await until(lambda: owner.copied)
     assert [path.name for path in keeper.memory.copies(Version(EPOCH, 7))] == ["rank-0", "rank-2"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "offered"),
+    [
+        pytest.param(range(2, 4), ["rank-2", "rank-3"], id="its own"),
+        pytest.param(range(6, 8), ["rank-0", "rank-1", "rank-2", "rank-3"], id="what it restored from another's"),
+    ],
+)
+async def test_nobody_passes_on_what_he_keeps_for_others(start: Start, ranks: range, offered: list[str]) -> None:
+    owner, keeper = await start("owner"), await start("keeper")
+    for rank in range(4):
+        made(owner.memory, Version(EPOCH, 7), rank, b"shard %d" % rank)
+    owner.pusher.assign(keeper.peer, EPOCH, ranks)
+    owner.pusher.committed(Version(EPOCH, 7))
+    await until(lambda: owner.copied)
+    assert [path.name for path in keeper.memory.copies(Version(EPOCH, 7))] == offered
 
 
 async def test_what_the_keeper_has_already_does_not_travel(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +166,7 @@ async def test_what_the_keeper_has_already_does_not_travel(start: Start, monkeyp
         raise AssertionError("nothing has to travel")
 
     monkeypatch.setattr(Keeping, "_fetch", never)
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     owner.commit(7)
     await until(lambda: owner.copied)
 
@@ -206,7 +224,7 @@ async def test_a_copy_on_its_way_is_not_pruned_away(start: Start, monkeypatch: p
         await fetch(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Keeping, "_fetch", slowly)
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     owner.commit(1)
     await reached.wait()
     for step in (2, 3, 4):
@@ -234,7 +252,7 @@ async def test_a_keeper_that_is_away_for_a_moment_is_told_again(start: Start, mo
         await take(offer)
 
     monkeypatch.setattr(keeper.keeping, "take", declines_once)
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     owner.commit(7)
     await until(lambda: owner.copied)
     assert tries == 2
@@ -246,7 +264,7 @@ async def test_a_keeper_that_is_gone_costs_a_few_tries_and_training_nothing(
     monkeypatch.setattr("robustrl.checkpoint.pushing.RETRY_SECONDS", 0.01)
     owner, keeper = await start("owner"), await start("keeper")
     await keeper.endpoint.close()
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     owner.commit(7)
     await until(lambda: caplog.text.count("keeps no copy of checkpoint 3.7") == 3)
     await asyncio.sleep(0.1)
@@ -258,7 +276,7 @@ async def test_settled_means_that_the_newest_is_there(start: Start) -> None:
     owner, keeper = await start("owner"), await start("keeper")
     assert not owner.pusher.has_target
     await owner.pusher.settled()
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     for step in (1, 2, 3):
         owner.commit(step)
     async with asyncio.timeout(10):
@@ -272,7 +290,7 @@ async def test_storage_gets_its_copy_beside_the_peer(start: Start, tmp_path: Pat
     owner, keeper, storage = await start("owner"), await start("keeper"), Shelf(tmp_path / "storage", 3)
     archive = Archive(owner.memory, storage)
     task = asyncio.create_task(archive.run())
-    owner.pusher.assign(keeper.peer, EPOCH)
+    owner.pusher.assign(keeper.peer, EPOCH, ALL)
     for step in (1, 2, 3):
         owner.commit(step)
         archive.committed(Version(EPOCH, step))

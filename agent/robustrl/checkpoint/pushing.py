@@ -39,12 +39,13 @@ class Pusher(Copier):
         self._memory, self._pod, self._on_copied = memory, pod, on_copied
         self._keeper: Peer | None = None
         self._epoch = 0
+        self._ranks = range(0)
         self.copied: Version | None = None
         """The newest checkpoint that the keeper is known to have."""
 
-    def assign(self, keeper: Peer | None, epoch: int) -> None:
-        """Who keeps the copies from now on. A new keeper gets the newest checkpoint at once."""
-        self._epoch = epoch
+    def assign(self, keeper: Peer | None, epoch: int, ranks: range) -> None:
+        """Who keeps the copies of these ranks' parts from now on. A new keeper gets the newest checkpoint at once."""
+        self._epoch, self._ranks = epoch, ranks
         if keeper != self._keeper:
             self._keeper, self.copied = keeper, None
             self._wake()
@@ -86,9 +87,14 @@ class Pusher(Copier):
         return True
 
     def _parts(self, version: Version) -> dict[str, str]:
-        """What is here of a checkpoint: a folder for each different root."""
+        """What this pod made of a checkpoint, or else what it restored from: a folder for each different root.
+
+        Parts that it keeps for others are theirs to offer: else each keeper would pass on what it was given.
+        """
         folders: dict[str, str] = {}
-        for folder in self._memory.copies(version):
+        here = self._memory.copies(version)
+        own = {self._memory.folder(version, rank) for rank in self._ranks}
+        for folder in [each for each in here if each in own] or here:
             try:
                 folders.setdefault(read_manifest(folder).root, folder.name)
             except BadCopy as error:

@@ -126,7 +126,7 @@ class Agent:
         if self._config.role is not Role.MANAGER:
             self._managers.url = assignment.manager
         self._keeping.assign(assignment.epoch, assignment.peers)
-        self._pusher.assign(assignment.keeper_peer, assignment.epoch)
+        self._pusher.assign(assignment.keeper_peer, assignment.epoch, self._ranks(assignment))
         wanted = _played(assignment)
         if wanted == self._playing:
             if self._runner is not None:
@@ -149,6 +149,11 @@ class Agent:
             return
         self._runner = self._make(assignment.role)
         await self._runner.start(assignment)
+
+    def _ranks(self, assignment: Assignment) -> range:
+        """The processes' ranks in this pod, if it trains."""
+        first = assignment.rank * self._config.processes_per_pod
+        return range(max(0, first), first + self._config.processes_per_pod)
 
     def _note_copied(self, version: Version) -> None:
         self._state.metrics["checkpoint_copied_step"] = float(version.step)
