@@ -1,6 +1,6 @@
 """One version to many machines, every NIC of the same rate: completion in units of S/B, the time of one copy.
 
-Two cores are not to be the limit: at `RATE` sixteen processes move their bytes in about half of what two cores have.
+Two cores are not to be the limit: at `RATE` sixteen processes need about half of what two cores have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from network import Machine, machines
 from processes import Process, processes
 from table import Row
 
-RATE = 6e6
+RATE = 3e6
 SIZE = 32 << 20
 CHUNK = 512 << 10
 RECEIVERS = 15

@@ -17,8 +17,8 @@ class SwarmConfig:
     """Pullers told that a slot is free, of those that were told BUSY."""
     offer_seconds: float = 0.25
     """For a puller to accept a chunk; then the slot goes to the next."""
-    requests_per_source: int = 2
-    """Staging buffers for each source: one is filled while the other is verified."""
+    requests_per_source: int = 3
+    """Chunks of one source on their way: one arrives, the next is about to, and the last is verified."""
     requests_waiting: int = 8
     """Sources asked at a time for the next chunk; the first to have a slot gives it. Waiting costs no buffer."""
     lookahead: float = 0.98
