@@ -29,7 +29,6 @@ logging.getLogger("torch.distributed.checkpoint").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch.distributed.checkpoint")
 
 
-
 class _Writer(FileSystemWriter):  # type: ignore[misc]
     """Writes nothing but the state, so that equal states give equal folders, whoever saved them, when and where."""
 
