@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
+
 import pytest
 
-from weightsync.device import as_bytes
+from weightsync import Manifest
+from weightsync.device import DeviceMemory, as_bytes, seal
 
 torch = pytest.importorskip("torch")
 
@@ -24,3 +29,36 @@ def test_a_tensor_is_its_bytes_whatever_its_type(dtype: str) -> None:
 def test_bytes_that_do_not_lie_in_a_row_are_refused() -> None:
     with pytest.raises(ValueError, match="not contiguous"):
         as_bytes(torch.zeros(4, 4).t()[1:])
+
+
+def test_a_shard_of_tensors_is_sealed_as_its_bytes_would_be() -> None:
+    tensor = torch.arange(300_000, dtype=torch.int64)
+    sealed = asyncio.run(seal(DeviceMemory(tensor), epoch=2, step=3, chunk_bytes=256 * 1024))
+    assert sealed == Manifest.of(tensor.numpy().tobytes(), epoch=2, step=3, chunk_bytes=256 * 1024)
+
+
+def test_a_pull_from_tensors_into_tensors_is_exact_and_shares_its_memory() -> None:
+    """The same code as for GPU memory, but for the copies between devices."""
+    done = subprocess.run([sys.executable, "-c", PULL], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "exact\n", done.stderr
+
+
+PULL = """
+import asyncio, os, torch
+from weightsync import Address, Source, pull
+from weightsync.device import DeviceMemory, seal
+
+async def main():
+    published = torch.randn(1_000_000, generator=torch.Generator().manual_seed(1)).bfloat16()
+    memory = DeviceMemory(published)
+    manifest = await seal(memory, epoch=1, step=1, chunk_bytes=256 * 1024)
+    source = Source()
+    port = await source.start()
+    source.hold(manifest, memory, publisher=True)
+    pulled = torch.zeros_like(published)
+    await pull(manifest, [Address("127.0.0.1", port)], DeviceMemory(pulled))
+    print("exact" if torch.equal(pulled, published) else "other bytes", flush=True)
+
+asyncio.run(main())
+os._exit(0)
+"""

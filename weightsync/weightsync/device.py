@@ -8,12 +8,16 @@ Nothing in here has run on a GPU yet; `make test-gpu` is there for the first mac
 - UCX knows nothing of streams. A copy into staging is waited for before it is sent, a copy out of it before it is
   received into again.
 - cupy has no name for bf16 or fp8, so tensors are handed over as bytes.
+- xxh3 has no kernel for a GPU. Bytes travel from GPU to GPU; a copy of each chunk comes to the host to be verified.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from weightsync.manifest import Chunk, Manifest, Tensor, chunk_size, digest_of
 
 REMEDY = "take expandable_segments out of PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF, or install cupy"
 
@@ -52,6 +56,78 @@ def require_shareable(array: Any) -> None:
         raise NotShareable(f"the driver knows nothing of this memory: {status.name}")
     if not capable:
         raise NotShareable(f"this GPU memory cannot be shared with other processes: {REMEDY}")
+
+
+class DeviceMemory:
+    """A shard in GPU memory, to publish from and to pull into. Call `ucx.start(gpu_memory=True)` before anything else.
+
+    Args:
+        tensor: torch, of any type, contiguous. Whatever writes to it must be over before it is published.
+
+    Raises:
+        NotShareable: other processes of this machine could not map it.
+        ValueError: it is not contiguous.
+    """
+
+    def __init__(self, tensor: Any) -> None:
+        self._bytes = _flat(tensor)
+        self.size_bytes = int(self._bytes.numel())
+        if self._bytes.is_cuda:
+            require_shareable(self._bytes)
+
+    def piece(self, offset: int, size_bytes: int) -> Any:
+        return self._handed(self._bytes[offset : offset + size_bytes])
+
+    def beside(self, size_bytes: int) -> Any:
+        import torch
+
+        return self._handed(torch.empty(size_bytes, dtype=torch.uint8, device=self._bytes.device))
+
+    async def digest(self, piece: Any) -> str:
+        host = await asyncio.to_thread(lambda: self._tensor(piece).cpu())  # waits for the copy
+        return await asyncio.to_thread(digest_of, host.numpy().data)
+
+    async def put(self, offset: int, piece: Any) -> None:
+        data = self._tensor(piece)
+        await self._done(self._bytes[offset : offset + data.numel()].copy_, data)
+
+    async def clear(self, piece: Any) -> None:
+        await self._done(self._tensor(piece).zero_)
+
+    async def _done(self, work: Callable[..., object], *arguments: object) -> None:
+        """Do something to the memory and wait until the device has done it: UCX knows nothing of streams."""
+        import torch
+
+        work(*arguments)
+        if self._bytes.is_cuda:
+            await asyncio.to_thread(torch.cuda.current_stream(self._bytes.device).synchronize)
+
+    def _handed(self, tensor: Any) -> Any:
+        """As UCX takes it: an array with an interface for its kind of memory."""
+        return as_bytes(tensor) if tensor.is_cuda else tensor.numpy()
+
+    def _tensor(self, piece: Any) -> Any:
+        import torch
+
+        return torch.as_tensor(piece, device=self._bytes.device)
+
+
+async def seal(
+    memory: DeviceMemory,
+    *,
+    epoch: int,
+    step: int,
+    shard: int = 0,
+    tensors: Sequence[Tensor] = (),
+    chunk_bytes: int = 16 << 20,
+) -> Manifest:
+    """`Manifest.of` for bytes that lie on a GPU."""
+    size = chunk_size(memory.size_bytes, chunk_bytes)
+    chunks = []
+    for offset in range(0, memory.size_bytes, size):
+        length = min(size, memory.size_bytes - offset)
+        chunks.append(Chunk(offset, length, await memory.digest(memory.piece(offset, length))))
+    return Manifest(epoch, step, shard, memory.size_bytes, tuple(chunks), tuple(tensors))
 
 
 class Staging:

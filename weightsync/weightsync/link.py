@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class Link:
         assert self._dialogue is not None
         self._dialogue.say(message.pack())
 
-    def receive(self, place: np.ndarray, tag: int, then: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+    def receive(self, place: Any, tag: int, then: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Receive into `place`, then do the rest. Nothing is written to it any more once the task has ended."""
         loop = asyncio.get_running_loop()
         if self._opening is None:
@@ -126,7 +127,7 @@ class Link:
             raise
         return connection
 
-    async def _receive(self, place: np.ndarray, tag: int, then: Callable[[], Awaitable[None]]) -> None:
+    async def _receive(self, place: Any, tag: int, then: Callable[[], Awaitable[None]]) -> None:
         assert self._opening is not None
         try:
             connection = await asyncio.shield(self._opening)

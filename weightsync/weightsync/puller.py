@@ -13,11 +13,11 @@ import random
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from weightsync.link import Link
 from weightsync.manifest import BadManifest, Manifest
+from weightsync.memory import Memory, memory_of
 from weightsync.peers import Peers
 from weightsync.source import Source
 from weightsync.swarm import chunk_set
@@ -39,7 +39,6 @@ from weightsync.swarm.pull_state import (
 from weightsync.swarm.strikes import Strikes
 from weightsync.swarm.view import SwarmView
 from weightsync.transport import Address, BufferLost, TransportError
-from weightsync.verify import matches
 from weightsync.wire import Flag, Kind, Message, Version
 
 log = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class Holding:
     """
 
     manifest: Manifest
-    data: memoryview
+    data: memoryview | Memory
     have: ChunkSet | None = None
 
 
@@ -88,7 +87,7 @@ class PullStats:
 async def pull(
     manifest: Manifest,
     peers: Peers | Iterable[Address],
-    destination: memoryview,
+    destination: memoryview | Memory,
     *,
     source: Source | None = None,
     me: Peer | None = None,
@@ -101,7 +100,7 @@ async def pull(
 
     Args:
         peers: who holds it. Others that these know of are asked as well.
-        destination: writable, of the manifest's size; nobody reads it before this returns.
+        destination: writable, of the manifest's size, on the host or a GPU; nobody reads it before this returns.
         source: this replica's own, which serves what has arrived while the rest is still coming, and all of it after.
         me: under which name `source` can be reached.
         held: what is here already; chunks with the same digest are copied from it.
@@ -113,26 +112,26 @@ async def pull(
         ValueError: the destination is of another size.
     """
     started = time.monotonic()
-    target = np.frombuffer(destination, np.uint8) if len(destination) else np.empty(0, np.uint8)
-    if len(target) != manifest.size_bytes:
-        raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the destination has {len(target)}")
-    have = await asyncio.to_thread(_copy_held, manifest, target, held)
+    target = memory_of(destination)
+    if target.size_bytes != manifest.size_bytes:
+        raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the destination has {target.size_bytes}")
+    have = await _copy_held(manifest, target, held)
     known = peers if isinstance(peers, Peers) else Peers.at(peers)
     running = _Pull(manifest, known, target, have, source, me, strikes, config, patience_seconds)
-    await running.run(destination)
+    await running.run()
     return running.stats(time.monotonic() - started, have)
 
 
-def _copy_held(manifest: Manifest, target: np.ndarray, held: Holding | None) -> ChunkSet:
+async def _copy_held(manifest: Manifest, target: Memory, held: Holding | None) -> ChunkSet:
     """Copy the chunks that have not changed; which they are."""
     if held is None:
         return 0
-    old = held.manifest.chunks
+    old, data = held.manifest.chunks, memory_of(held.data)
     have = chunk_set.full(len(old)) if held.have is None else held.have
     same = carried_over([chunk.digest for chunk in old], have, [chunk.digest for chunk in manifest.chunks])
     for new, before in same.items():
-        part = held.data[old[before].offset : old[before].offset + old[before].size_bytes]
-        target[manifest.chunks[new].offset :][: len(part)] = np.frombuffer(part, np.uint8)
+        piece = data.piece(old[before].offset, old[before].size_bytes)
+        await target.put(manifest.chunks[new].offset, piece)
     return chunk_set.of(same)
 
 
@@ -143,7 +142,7 @@ class _Pull:
         self,
         manifest: Manifest,
         peers: Peers,
-        target: np.ndarray,
+        target: Memory,
         have: ChunkSet,
         source: Source | None,
         me: Peer | None,
@@ -161,7 +160,9 @@ class _Pull:
         self._links: dict[str, Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: dict[int, tuple[Link, asyncio.Task[None]]] = {}
-        """Chunks whose place in the destination is being written to."""
+        """Chunks whose place in the destination UCX writes to."""
+        self._placing: set[int] = set()
+        """Those that are copied there."""
         self._offered: dict[tuple[str, int], Message] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
@@ -172,11 +173,11 @@ class _Pull:
         self._givers: set[str] = set()
         self._wasted = self._damaged = 0
 
-    async def run(self, destination: memoryview) -> None:
+    async def run(self) -> None:
         """Pull until everything is here, or nothing more can be had."""
         if self._source is not None:
             self._source.begin(
-                self._manifest, destination, self._view, pulled_by=lambda peer: self._report("pulled_by", peer)
+                self._manifest, self._target, self._view, pulled_by=lambda peer: self._report("pulled_by", peer)
             )
             self._source.gained(self._manifest.root, self._state.have)
         self._peers.follow(self._news)
@@ -337,9 +338,10 @@ class _Pull:
     def _receive(self, name: str, offer: Message) -> None:
         """Have a chunk arrive in its place, unless that is taken: then beside it."""
         link, chunk = self._links[name], self._manifest.chunks[offer.chunk]
-        free = offer.chunk not in self._writers and self._state.missing >> offer.chunk & 1
-        part = self._target[chunk.offset : chunk.offset + chunk.size_bytes]
-        place = part if free else np.empty(chunk.size_bytes, np.uint8)
+        taken = offer.chunk in self._writers or offer.chunk in self._placing
+        free = not taken and self._state.missing >> offer.chunk & 1
+        size = chunk.size_bytes
+        place = self._target.piece(chunk.offset, size) if free else self._target.beside(size)
         task = link.receive(place, offer.data_tag, lambda: self._verify(name, offer, place, in_place=bool(free)))
         self._tasks.add(task)
         if free:
@@ -354,10 +356,10 @@ class _Pull:
             self._lost = error
             self._over.set()
 
-    async def _verify(self, name: str, offer: Message, place: np.ndarray, *, in_place: bool) -> None:
+    async def _verify(self, name: str, offer: Message, place: Any, *, in_place: bool) -> None:
         chunk = self._manifest.chunks[offer.chunk]
-        if not await matches(place, chunk.digest):
-            place[:] = 0
+        if await self._target.digest(place) != chunk.digest:
+            await self._target.clear(place)
             self._wasted += chunk.size_bytes
             self._damaged += 1
             log.warning("chunk %d from %s arrived damaged", offer.chunk, name)
@@ -375,15 +377,18 @@ class _Pull:
         if self._source is not None:
             self._source.gained(self._manifest.root, 1 << offer.chunk)
 
-    async def _put(self, index: int, data: np.ndarray) -> None:
+    async def _put(self, index: int, data: Any) -> None:
         """Copy a verified chunk to its place. Whoever is still writing there is cut off first."""
         if index in self._writers:
             link, writer = self._writers[index]
             link.abort()
             await asyncio.wait({writer})
         if self._state.missing >> index & 1:
-            chunk = self._manifest.chunks[index]
-            self._target[chunk.offset : chunk.offset + chunk.size_bytes] = data
+            self._placing.add(index)
+            try:
+                await self._target.put(self._manifest.chunks[index].offset, data)
+            finally:
+                self._placing.discard(index)
 
 
 async def fetch_manifest(

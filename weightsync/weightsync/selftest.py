@@ -21,8 +21,8 @@ import numpy as np
 
 from weightsync import ucx
 from weightsync.manifest import digest_of
+from weightsync.memory import HostMemory
 from weightsync.transport import Address, Connection
-from weightsync.verify import matches
 
 MESSAGE_BYTES = 16 << 20
 MESSAGES = 16
@@ -114,12 +114,12 @@ async def receive(port: int, digest: str) -> dict[str, object]:
 
 async def _one_round(connection: Connection, digest: str) -> float:
     """Bytes per second; one buffer is verified while the other fills."""
-    buffers = [np.empty(MESSAGE_BYTES, np.uint8) for _ in range(LANES)]
+    memory = HostMemory(bytearray(LANES * MESSAGE_BYTES))
 
     async def receive_one(tag: int) -> None:
-        buffer = buffers[tag % LANES]
+        buffer = memory.piece(tag % LANES * MESSAGE_BYTES, MESSAGE_BYTES)
         await connection.receive(buffer, tag, SECONDS)
-        if not await matches(buffer, digest):
+        if await memory.digest(buffer) != digest:
             raise SelfTestFailed("what arrived is not what was sent")
 
     began = time.perf_counter()

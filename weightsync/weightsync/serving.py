@@ -6,9 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from weightsync.dialogue import Dialogue
 from weightsync.swarm import chunk_set
@@ -226,16 +224,16 @@ class Serving:
             self._source.carry_out(self._source.uploads.sent(time.monotonic(), send.ticket))
             return
         chunk = held.manifest.chunks[send.chunk]
-        data = held.data[chunk.offset : chunk.offset + chunk.size_bytes]
+        data = held.data.piece(chunk.offset, chunk.size_bytes)
         task = asyncio.get_running_loop().create_task(self._send_chunk(send, data), name="weight-upload")
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _send_chunk(self, send: Send, data: memoryview) -> None:
+    async def _send_chunk(self, send: Send, data: Any) -> None:
         tag = TOKEN_TAG + send.ticket.attempt
         try:
             connection = await asyncio.wait_for(asyncio.shield(self._line), BYTES_SECONDS)
-            await connection.send(np.frombuffer(data, np.uint8), tag, BYTES_SECONDS)
+            await connection.send(data, tag, BYTES_SECONDS)
         except (TransportError, TimeoutError) as error:
             self.dialogue.fail(error)
             return

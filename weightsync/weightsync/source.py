@@ -20,6 +20,7 @@ import numpy as np
 from weightsync import transport
 from weightsync.dialogue import Dialogue
 from weightsync.manifest import Buffer, Manifest
+from weightsync.memory import Memory, memory_of
 from weightsync.serving import Serving
 from weightsync.swarm import chunk_set
 from weightsync.swarm.config import SwarmConfig
@@ -45,7 +46,7 @@ class Held:
 
     manifest: Manifest
     text: bytes
-    data: memoryview
+    data: Memory
     offer: Offering
     pulled_by: Callable[[Peer], None] | None = None
     """Told of everybody who begins to pull it from here."""
@@ -98,7 +99,7 @@ class Source:
 
     # What there is to serve.
 
-    def hold(self, manifest: Manifest, data: Buffer, *, publisher: bool = False) -> None:
+    def hold(self, manifest: Manifest, data: Buffer | Memory, *, publisher: bool = False) -> None:
         """Serve a version. The bytes must be verified, and must not change until the version is dropped.
 
         Args:
@@ -110,21 +111,21 @@ class Source:
     def begin(
         self,
         manifest: Manifest,
-        data: Buffer,
+        data: Buffer | Memory,
         view: SwarmView,
         *,
         publisher: bool = False,
         pulled_by: Callable[[Peer], None] | None = None,
     ) -> Offering:
         """Serve the chunks of a version that `gained` names, from now on."""
-        view_of_data = memoryview(data).cast("B")
-        if len(view_of_data) != manifest.size_bytes:
-            raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the buffer has {len(view_of_data)}")
+        memory = memory_of(data)
+        if memory.size_bytes != manifest.size_bytes:
+            raise ValueError(f"the manifest says {manifest.size_bytes} bytes, the buffer has {memory.size_bytes}")
         largest = max((chunk.size_bytes for chunk in manifest.chunks), default=0)
         offer = Offering(view, self._rng, chunk_bytes=largest, publisher=publisher, config=self.config)
         root = manifest.root
         self.held.pop(root, None)
-        self.held[root] = Held(manifest, manifest.to_json(), view_of_data, offer, pulled_by)
+        self.held[root] = Held(manifest, manifest.to_json(), memory, offer, pulled_by)
         self.uploads.offers[root] = offer
         while len(self.held) > KEPT_VERSIONS:
             self.drop(next(iter(self.held)))
