@@ -1,4 +1,5 @@
-"""One end of a transfer from GPU to GPU: `python gpu_process.py send SIZE`, or `receive PORT SIZE`.
+"""One end of a transfer from GPU to GPU: `python gpu_process.py send SIZE`, or `receive PORT SIZE`; with the whole
+library, `publish SIZE`, or `pull PORT ROOT SIZE`.
 
 The sender fills its tensor on a stream that is busy for a while, so that bytes which left too early would be others.
 The receiver prints, as JSON, whether all rounds were exact, their rates, and the device's own rate of copying.
@@ -16,8 +17,8 @@ from typing import Any
 
 import torch
 
-from weightsync import Address, ucx
-from weightsync.device import Staging
+from weightsync import Address, Source, fetch_manifest, pull, ucx
+from weightsync.device import DeviceMemory, Staging, seal
 from weightsync.transport import Connection
 
 ROUNDS = 8
@@ -81,6 +82,34 @@ async def receive(port: int, size: int) -> dict[str, object]:
     }  # fmt: skip
 
 
+async def publish(size: int) -> None:
+    """A version in GPU memory, served."""
+    ucx.start(gpu_memory=True)
+    weights = pattern(size, 1)
+    torch.cuda.synchronize()
+    memory = DeviceMemory(weights)
+    manifest = await seal(memory, epoch=1, step=1)
+    source = Source()
+    port = await source.start()
+    source.hold(manifest, memory, publisher=True)
+    print(port, manifest.root, flush=True)
+    await asyncio.sleep(SECONDS)
+
+
+async def pull_into_gpu(port: int, root: str, size: int) -> dict[str, object]:
+    ucx.start(gpu_memory=True)
+    address = Address("127.0.0.1", port)
+    manifest = await fetch_manifest(address, epoch=1, step=1, shard=0, root=root)
+    target = torch.zeros(size, dtype=torch.uint8, device="cuda")
+    rates = []
+    for _ in range(ROUNDS):
+        target.zero_()
+        torch.cuda.synchronize()
+        stats = await pull(manifest, [address], DeviceMemory(target))
+        rates.append(size / stats.seconds)
+    return {"exact": bool(torch.equal(target, pattern(size, 1))), "bytes_per_second": statistics.median(rates[1:])}
+
+
 def device_rate(size: int) -> float:
     """Bytes per second that this device copies within itself."""
     here, there = (torch.zeros(size, dtype=torch.uint8, device="cuda") for _ in range(2))
@@ -98,10 +127,15 @@ def device_rate(size: int) -> float:
 if __name__ == "__main__":
     code = 1
     try:
-        if sys.argv[1] == "send":
-            asyncio.run(send(int(sys.argv[2])))
+        what, *words = sys.argv[1:]
+        if what == "send":
+            asyncio.run(send(int(words[0])))
+        elif what == "publish":
+            asyncio.run(publish(int(words[0])))
+        elif what == "pull":
+            print(json.dumps(asyncio.run(pull_into_gpu(int(words[0]), words[1], int(words[2])))), flush=True)
         else:
-            print(json.dumps(asyncio.run(receive(int(sys.argv[2]), int(sys.argv[3])))), flush=True)
+            print(json.dumps(asyncio.run(receive(int(words[0]), int(words[1])))), flush=True)
         code = 0
     except Exception as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)

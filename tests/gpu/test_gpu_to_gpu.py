@@ -59,6 +59,21 @@ def test_cuda_ipc_is_there_and_far_faster_than_the_host_would_be(transfer: dict[
     assert rate > 20e9, "through the host it would be a few GB/s"
 
 
+def test_a_verified_pull_from_gpu_to_gpu_is_exact() -> None:
+    publisher = command("publish", SIZE)
+    try:
+        assert publisher.stdout
+        puller = command("pull", *publisher.stdout.readline().split(), SIZE)
+        output, errors = puller.communicate(timeout=120)
+        assert puller.returncode == 0, errors
+        found = json.loads(output.strip().splitlines()[-1])
+        print(f"{found['bytes_per_second'] / 1e9:.1f} GB/s with verification")
+        assert found["exact"] is True
+    finally:
+        publisher.kill()
+        publisher.communicate()
+
+
 def test_expandable_segments_are_refused_by_name() -> None:
     """Where cupy is, staging comes from cudaMalloc, and the allocator's setting does no harm."""
     sender = command("send", SIZE, extra=EXPANDABLE)
