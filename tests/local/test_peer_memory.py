@@ -1,4 +1,4 @@
-"""A job without storage loses its only trainer: another pod's memory has the newest checkpoint."""
+"""A job without storage loses all its trainers: another pod's memory has the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.status import ConditionType, holds
 from robustrl_operator.local.hand import LocalHand
+from robustrl_operator.local.pod_process import PodProcess
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder
 
@@ -23,39 +24,43 @@ SECONDS = 180.0
 STEPS, LOST_AT = 9, 4
 
 
-async def until_copied(run: LocalRun) -> None:
-    """Wait until somebody else's memory has the newest committed checkpoint."""
-    holders: list[str] = []
-    while len(holders) < 2:
-        await asyncio.sleep(0.1)
+async def is_copied(run: LocalRun, trainers: list[PodProcess]) -> bool:
+    """Whether the memory of a pod that does not train has the newest committed checkpoint, soon."""
+    others = [pod for pod in run.body.processes if pod not in trainers]
+    for _ in range(30):
         newest = (await asyncio.to_thread(record.read, RunFolder(run.folder).ledger)).commits[-1].version
-        holders = [pod.name for pod in run.body.processes if Shelf(pod.folder / "checkpoints", 2).copies(newest)]
+        if any(Shelf(pod.folder / "checkpoints", 2).copies(newest) for pod in others):
+            return True
+        await asyncio.sleep(0.1)
+    return False
 
 
-async def stop_training(run: LocalRun) -> str:
-    """The trainer's process stands still, so that no step follows; its pod's name."""
-    (trainer,) = run.body.playing(Role.TRAINER)
-    await LocalHand(run.body).signal_child(trainer.name, signal.SIGSTOP)
-    return trainer.name
-
-
-def without_storage() -> RLJob:
-    """One trainer, three rollouts."""
+def without_storage(trainers: int) -> RLJob:
+    """Two rollouts more than trainers."""
     return example(
         steps=STEPS,
         data={"promptsPerStep": 8, "samplesPerPrompt": 8, "concurrency": 32, "keepBatches": STEPS},
-        trainer={"replicas": 1, "parallelism": {"data": 1}},
-        rollout={"replicas": 3, "minReplicas": 1},
+        trainer={"replicas": trainers, "parallelism": {"data": trainers}},
+        rollout={"replicas": trainers + 2, "minReplicas": 1},
         checkpoint={"storage": None},
         detection={"lostAfterMissed": 8},
     )
 
 
 async def lose_power(run: LocalRun) -> None:
-    """At a moment when nothing is on its way."""
-    lost = await stop_training(run)
-    await until_copied(run)
-    await LocalHand(run.body).cut_power(lost)
+    """All trainers' machines at once, at a moment when nothing is on its way: their processes stand still."""
+    trainers, hand = run.body.playing(Role.TRAINER), LocalHand(run.body)
+    while True:
+        for trainer in trainers:
+            await hand.signal_child(trainer.name, signal.SIGSTOP)
+        if await is_copied(run, trainers):
+            break
+        # They were stopped between the ledger's answer and telling their agents.
+        for trainer in trainers:
+            await hand.signal_child(trainer.name, signal.SIGCONT)
+        await asyncio.sleep(0.2)
+    for trainer in trainers:
+        await hand.cut_power(trainer.name)
 
 
 async def drain(run: LocalRun) -> None:
@@ -66,12 +71,12 @@ async def drain(run: LocalRun) -> None:
 
 @pytest.mark.local
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("lose", [lose_power, drain])
-async def test_nothing_is_lost_with_the_only_trainer_and_no_storage(
-    tmp_path: Path, lose: Callable[[LocalRun], Awaitable[None]]
+@pytest.mark.parametrize(("trainers", "lose"), [(2, lose_power), (1, drain)])
+async def test_nothing_is_lost_with_all_trainers_and_no_storage(
+    tmp_path: Path, trainers: int, lose: Callable[[LocalRun], Awaitable[None]]
 ) -> None:
     out = tmp_path / "out"
-    async with running(without_storage(), out) as run:
+    async with running(without_storage(trainers), out) as run:
         async with asyncio.timeout(SECONDS):
             await run.until_step(LOST_AT)
             await lose(run)
