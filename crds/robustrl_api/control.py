@@ -20,6 +20,38 @@ LEAVE_MARGIN_SECONDS = 4.0
 handed over by then does not any more."""
 
 
+class Harm(StrEnum):
+    """What an agent can do, on request, to the process under its care or to itself."""
+
+    KILL = "Kill"
+    """SIGKILL."""
+    STOP = "Stop"
+    """SIGSTOP: the process hangs."""
+    INTERRUPT = "Interrupt"
+    """SIGINT: in a Python process an exception, wherever it is just now."""
+    STARVE = "Starve"
+    """The process gets no more memory."""
+    SLOW = "Slow"
+    """The process gets a small share of the processor for a while."""
+    KILL_AGENT = "KillAgent"
+    """The agent ends at once, and everything in its container with it."""
+
+
+class Strike(ApiModel):
+    """A fault that an agent shall make, once."""
+
+    id: str = Field(max_length=63)
+    harm: Harm
+
+
+class Struck(ApiModel):
+    """A strike that an agent has carried out, or could not."""
+
+    id: str = Field(max_length=63)
+    error: str = Field(default="", max_length=500)
+    """Why nothing was struck."""
+
+
 class ChildState(StrEnum):
     """What the process under the agent's care is doing."""
 
@@ -103,6 +135,8 @@ class AgentReport(ApiModel):
     leaving: bool = False
     """The pod was told to end and uses what is left of its grace period to hand over."""
     complaint: Complaint | None = None
+    struck: Struck | None = None
+    """The last strike that was carried out here, by this agent or one before it."""
     metrics: dict[str, float] = Field(default_factory=dict, max_length=64)
     """Counters and gauges of the pod, for people and dashboards; no rule reads them."""
 
@@ -147,6 +181,8 @@ class Assignment(ApiModel):
     """A rollout that shall keep a warm worker loaded, to become a trainer in the shortest time."""
     end_life: str = ""
     """The process of this life hangs and shall be ended; its agent then restarts it as after any exit."""
+    strike: Strike | None = None
+    """A fault to be made on purpose."""
 
     @property
     def keeper_peer(self) -> Peer | None:

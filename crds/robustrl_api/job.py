@@ -16,6 +16,7 @@ class ObjectMeta(OpenModel):
     namespace: str = "default"
     uid: str = ""
     generation: int = 1
+    annotations: dict[str, str] = Field(default_factory=dict)
 
 
 class RLJob(DocumentedModel):

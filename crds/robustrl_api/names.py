@@ -22,6 +22,9 @@ LABEL_EPOCH = f"{GROUP}/epoch"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 """How often the whole job had been restarted when the pod was created."""
 
+ANNOTATION_INJECT = f"{GROUP}/inject"
+"""On an RLJob: a fault that shall be made on purpose, as JSON (`robustrl_api.injection.Request`)."""
+
 CONTROL_AUDIENCE = f"{GROUP}/control"
 """Audience of the projected tokens by which the control endpoint knows a pod."""
 
@@ -48,6 +51,8 @@ class EventReason(StrEnum):
     ROLLOUT_PROMOTED = "RolloutPromoted"
     JOB_RESTARTED = "JobRestarted"
     RECOVERED = "Recovered"
+    FAULT_INJECTED = "FaultInjected"
+    INJECTION_REFUSED = "InjectionRefused"
     SUSPENDED = "Suspended"
     RESUMED = "Resumed"
     SUCCEEDED = "Succeeded"

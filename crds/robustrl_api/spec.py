@@ -51,6 +51,11 @@ class WarmMode(StrEnum):
     OFF = "Off"
 
 
+class InjectionMode(StrEnum):
+    OFF = "Off"
+    ALLOWED = "Allowed"
+
+
 class Parallelism(DocumentedModel):
     data: int = Field(default=1, ge=1, le=65_536)
     """Data-parallel size."""
@@ -266,6 +271,11 @@ class WeightSync(DocumentedModel):
     """Size of a chunk in MiB. Small models use smaller chunks, so that there are enough to share."""
 
 
+class FaultInjection(DocumentedModel):
+    mode: InjectionMode = InjectionMode.OFF
+    """Allowed lets whoever may change this RLJob make parts of it fail on purpose, with `robustrl inject`."""
+
+
 class RLJobSpec(DocumentedModel):
     """An RL post-training job: trainers, rollouts and managers, and how faults in them are handled."""
 
@@ -295,6 +305,8 @@ class RLJobSpec(DocumentedModel):
     """Checkpoints in memory and storage."""
     weight_sync: WeightSync = WeightSync()
     """How new weights reach the rollouts."""
+    fault_injection: FaultInjection = FaultInjection()
+    """Whether faults may be made on purpose."""
     suspend: bool = False
     """True takes all pods away and keeps ledger and checkpoints; false goes on from there."""
     managed_by: str = Field(default=CONTROLLER, max_length=63)

@@ -151,6 +151,8 @@ class Incident(DocumentedModel):
     """When the next optimizer step was committed; where training never stopped, when the fault was answered."""
     reconnected_time: str = Field(default="", max_length=64)
     """When every role was complete again and every engine had weights of the current epoch."""
+    injection: str = Field(default="", max_length=63)
+    """The request that made this fault on purpose, where one did."""
 
 
 class SuspectNode(DocumentedModel):
@@ -162,6 +164,49 @@ class SuspectNode(DocumentedModel):
     """Faults on it, each no later than recovery.suspicion.forgetSeconds after the one before."""
     last_time: str = Field(max_length=64)
     """When the last of them was found."""
+
+
+class InjectionStage(StrEnum):
+    """How far a fault made on purpose has come."""
+
+    REFUSED = "Refused"
+    STRIKING = "Striking"
+    STRUCK = "Struck"
+    FAILED = "Failed"
+
+
+class InjectionTarget(DocumentedModel):
+    pod: str = Field(max_length=253)
+    """The pod."""
+    uid: str = Field(max_length=64)
+    """Its UID."""
+    deed: str = Field(max_length=63)
+    """What is done to it."""
+    struck_time: str = Field(default="", max_length=64)
+    """When that was seen to be done."""
+
+
+class InjectionStatus(DocumentedModel):
+    """The last fault that was asked for on purpose. It is carried out once, whoever the operator is by then."""
+
+    id: str = Field(max_length=63)
+    """Which request it was."""
+    kind: str = Field(default="", max_length=63)
+    """The kind of fault."""
+    target: str = Field(default="", max_length=253)
+    """What was to be struck, as it was asked for."""
+    role: str = Field(default="", max_length=63)
+    """The role that is struck."""
+    stage: InjectionStage
+    """Refused, Striking, Struck or Failed."""
+    message: str = Field(default="", max_length=1024)
+    """Why it was refused or failed."""
+    targets: tuple[InjectionTarget, ...] = Field(default=(), max_length=1000)
+    """The pods that are struck."""
+    accepted_time: str = Field(default="", max_length=64)
+    """When the operator took it up or refused it."""
+    struck_time: str = Field(default="", max_length=64)
+    """When the last of them was struck."""
 
 
 class RLJobStatus(DocumentedModel):
@@ -187,6 +232,8 @@ class RLJobStatus(DocumentedModel):
     """Engines and managers that hang and have not been ended yet."""
     incidents: tuple[Incident, ...] = Field(default=(), max_length=10)
     """The last ten faults, newest last."""
+    injection: InjectionStatus | None = None
+    """The last fault that was asked for on purpose."""
     restarts_without_progress: int = Field(default=0, ge=0)
     """Restarts in a row that made no training step."""
     unstable_restarts: int = Field(default=0, ge=0)

@@ -11,6 +11,7 @@ from robustrl_api.names import Role
 from robustrl_api.node import PodReading
 from robustrl_api.spec import RLJobSpec
 from robustrl_api.status import ConditionType, Member, RLJobStatus, holds
+from robustrl_operator.faults.kind import Means
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,10 @@ class JobView:
     now: datetime
     watching_since: datetime
     """When this operator began to listen. Silence before it is no evidence."""
+    inject: str = ""
+    """A fault that somebody wants made on purpose, as the job's annotation has it."""
+    means: frozenset[Means] = frozenset()
+    """What can be done here to a pod from outside, on purpose."""
     generation: int = 1
     pods: tuple[PodView, ...] = ()
     nodes: dict[str, NodeView] = field(default_factory=dict)

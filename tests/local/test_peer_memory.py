@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.status import ConditionType, holds
-from robustrl_operator.local.hand import LocalHand
+from robustrl_operator.local.hand import child_of
 from robustrl_operator.local.pod_process import PodProcess
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder
@@ -47,26 +48,31 @@ def without_storage(trainers: int) -> RLJob:
     )
 
 
+def signal_child(pod: PodProcess, number: signal.Signals) -> None:
+    if (pid := child_of(pod)) is not None:
+        os.kill(pid, number)
+
+
 async def lose_power(run: LocalRun) -> None:
     """All trainers' machines at once, at a moment when nothing is on its way: their processes stand still."""
-    trainers, hand = run.body.playing(Role.TRAINER), LocalHand(run.body)
+    trainers = run.body.playing(Role.TRAINER)
     while True:
         for trainer in trainers:
-            await hand.signal_child(trainer.name, signal.SIGSTOP)
+            signal_child(trainer, signal.SIGSTOP)
         if await is_copied(run, trainers):
             break
         # They were stopped between the ledger's answer and telling their agents.
         for trainer in trainers:
-            await hand.signal_child(trainer.name, signal.SIGCONT)
+            signal_child(trainer, signal.SIGCONT)
         await asyncio.sleep(0.2)
     for trainer in trainers:
-        await hand.cut_power(trainer.name)
+        trainer.kill_node()
 
 
 async def drain(run: LocalRun) -> None:
     """At any moment: the trainer sees its step out and hands over."""
     (trainer,) = run.body.playing(Role.TRAINER)
-    await LocalHand(run.body).delete(trainer.name)
+    await run.body.lose(trainer)
 
 
 @pytest.mark.local

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from robustrl_api.control import AgentReport, Assignment, Child, ChildState, Complaint, Exit
+from robustrl_api.control import AgentReport, Assignment, Child, ChildState, Complaint, Exit, Harm, Strike, Struck
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.node import PodReading, Source, Xid, XidSeverity
 from robustrl_api.spec import RLJobSpec
 from robustrl_api.status import ConditionType, Incident, Member, RLJobStatus, has_ended, holds
 from robustrl_operator.analyze import Verdict, Verdicts, analyze
-from robustrl_operator.plan import Action, CreatePod, DeletePod, Event, Plan, ProbePod, Relabel, plan
+from robustrl_operator.faults.kind import Means
+from robustrl_operator.plan import Action, CreatePod, DeletePod, Event, HarmMachine, Plan, ProbePod, Relabel, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.view import Heard, JobView, NodeView, Observed, PodView, Probe
@@ -170,6 +171,7 @@ class SimAgent:
     started_epoch: int = 0
     step: int = 0
     complaint: Complaint | None = None
+    struck: Struck | None = None
     up: bool = True
 
 
@@ -230,6 +232,9 @@ class World:
         self.committed_epoch = 0
         """The epoch of the last step."""
         self.kill_operator_after: int | None = None
+        self.inject = ""
+        """The job's annotation."""
+        self.strikes: list[tuple[str, Strike]] = []
         """Kill the operator after so many effects of its next plan that has any; the status write is the first."""
         self.broken_image: Callable[[CreatePod], bool] = lambda create: False
         self.script = script
@@ -336,7 +341,9 @@ class World:
         """The agent dies; its container is restarted in place and what is in the pod's memory stays."""
         old = self.pod(name).agent
         assert old is not None
-        self.pod(name).agent = SimAgent(next(self._serial), self.pod(name).view.origin, started_epoch=old.started_epoch)
+        self.pod(name).agent = SimAgent(
+            next(self._serial), self.pod(name).view.origin, started_epoch=old.started_epoch, struck=old.struck
+        )
 
     def delete_pod(self, name: str) -> None:
         self._delete(self.pod(name), force=False)
@@ -477,6 +484,17 @@ class World:
         else:
             self._keep_running(agent)
         agent.role = wanted.role
+        if wanted.strike is not None and (agent.struck is None or agent.struck.id != wanted.strike.id):
+            self._strike(p, agent, wanted.strike)
+
+    def _strike(self, p: SimPod, agent: SimAgent, strike: Strike) -> None:
+        """The pod's memory remembers it, also for the agent that comes after this one."""
+        self.strikes.append((p.view.name, strike))
+        agent.struck = Struck(id=strike.id)
+        if strike.harm is Harm.KILL_AGENT:
+            self.restart_agent(p.view.name)
+        else:
+            self.exit_child(p.view.name, -9)
 
     def _obey_as_trainer(self, agent: SimAgent, wanted: Assignment) -> None:
         if wanted.role is not Role.TRAINER or not wanted.run:
@@ -590,6 +608,7 @@ class World:
             admitted=agent.role is Role.ROLLOUT and agent.child.state is ChildState.RUNNING and self._managers_up(),
             child=agent.child,
             complaint=agent.complaint,
+            struck=agent.struck,
         )
         fresh = before is None or (before.report.boot, before.report.child) != (report.boot, report.child)
         changed = self.now if before is None or fresh else before.changed
@@ -605,6 +624,8 @@ class World:
             now=self.now,
             watching_since=self.operator.since,
             generation=self.generation,
+            inject=self.inject,
+            means=frozenset(Means),
             pods=tuple(sorted((p.view for p in self.pods.values()), key=lambda v: v.name)),
             nodes={n.name: NodeView(n.name, ready=self._seen_ready(n)) for n in self.nodes.values()},
             reports={uid: said for uid, said in self.operator.reports.items() if uid in uids},
@@ -677,6 +698,8 @@ class World:
             probe = self.operator.probes.get(action.uid)
             if probe is None or probe.done:
                 self.operator.probes[action.uid] = Probe(self.now, answered=False, done=False)
+        elif isinstance(action, HarmMachine) and action.uid in self.pods:
+            self.kill_node(self.pods[action.uid].view.node)
 
     def _create(self, action: CreatePod) -> None:
         if any(p.view.name == action.name for p in self.pods.values()):
@@ -737,7 +760,9 @@ class World:
             p.agent is not None and p.agent.child.restarts >= self.spec.recovery.budgets.restarts_without_progress
         )
         broken = p.view.uid in self.readings
-        assert not well or surplus or fenced or hopeless or broken, (
+        injection = self.status.injection
+        asked_for = injection is not None and any(target.uid == p.view.uid for target in injection.targets)
+        assert not well or surplus or fenced or hopeless or broken or asked_for, (
             f"{p.view.name} is well and was deleted\n{self.report()}"
         )
 

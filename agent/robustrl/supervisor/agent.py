@@ -13,6 +13,7 @@ from robustrl.checkpoint.keeping import Keeping
 from robustrl.checkpoint.pushing import Pusher
 from robustrl.supervisor.activity import ActivityWatch
 from robustrl.supervisor.control_client import ControlClient
+from robustrl.supervisor.harm import Striker
 from robustrl.supervisor.http import AgentEndpoint
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.manager_runner import ManagerRunner
@@ -54,6 +55,7 @@ class Agent:
             self._state, self._memory.checkpoints, self._keeping, host, config.agent_port, self._works
         )
         self._control = ControlClient(config, self._state, self._apply)
+        self._striker = Striker(self._state, self._memory, lambda: self._runner.process() if self._runner else None)
         self._playing: tuple[Role, int] | None = None
         self._runner: Runner | None = None
 
@@ -106,6 +108,7 @@ class Agent:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._striker.close()
         if self._runner is not None:
             await self._runner.stop()
         # What only this pod holds is handed over, whatever role it plays by now.
@@ -134,6 +137,7 @@ class Agent:
         else:
             await self._switch(wanted, assignment)
         self._state.epoch = assignment.epoch
+        self._striker.take(assignment.strike)
         self._state.notify()
 
     async def _switch(self, wanted: tuple[Role, int] | None, assignment: Assignment) -> None:

@@ -90,6 +90,11 @@ class Keeper:
             self._ending = life
             self._process.kill()
 
+    def process(self) -> int | None:
+        """Process ID of the present life, if it lives."""
+        alive = self._process is not None and not self._process.ended.done()
+        return self._process.pid if self._process is not None and alive else None
+
     async def stop(self) -> None:
         """After `run` was cancelled: end the process."""
         if self._process is not None:

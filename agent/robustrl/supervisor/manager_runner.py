@@ -51,6 +51,9 @@ class ManagerRunner:
             return False
         return True
 
+    def process(self) -> int | None:
+        return self._keeper.process()
+
     async def leave(self) -> None:
         """Everything the managers have acknowledged is in the ledger already."""
 

@@ -22,6 +22,7 @@ class PodMemory:
         self.weights = self.root / "weights"
         self.socket = self.root / "agent.sock"
         self._started = self.root / "started-epoch"
+        self._strike = self.root / "last-strike"
 
     def prepare(self) -> str:
         """Make the folders; a sentence about what cannot be written, or nothing."""
@@ -44,3 +45,13 @@ class PodMemory:
 
     def mark_started(self, epoch: int) -> None:
         self._started.write_text(str(epoch))
+
+    def last_strike(self) -> str:
+        """The last fault made on purpose that was begun here, by this agent or one before it."""
+        try:
+            return self._strike.read_text()
+        except OSError:
+            return ""
+
+    def mark_strike(self, strike: str) -> None:
+        self._strike.write_text(strike)

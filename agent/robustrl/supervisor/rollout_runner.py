@@ -68,6 +68,9 @@ class RolloutRunner:
     async def works(self, seconds: float) -> bool:
         return await self._adapter.deep_probe(seconds)
 
+    def process(self) -> int | None:
+        return self._keeper.process()
+
     async def leave(self) -> None:
         """The managers send no more turns to an engine that leaves; those under way are seen out."""
         self._leaving = True

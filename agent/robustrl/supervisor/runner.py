@@ -19,6 +19,9 @@ class Runner(Protocol):
     async def works(self, seconds: float) -> bool:
         """Asked when the role's process is under suspicion: whether it shows within `seconds` that it works."""
 
+    def process(self) -> int | None:
+        """Process ID of the role's process, of the first where there are several; None while there is none."""
+
     async def leave(self) -> None:
         """The pod is about to go: return when nothing is under way here that would have to be done again."""
 

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from robustrl.supervisor.activity import ActivityWatch
-from robustrl_api.control import AgentReport, Child, Complaint
+from robustrl_api.control import AgentReport, Child, Complaint, Struck
 from robustrl_api.names import Role
 
 
@@ -26,6 +26,7 @@ class PodState:
     activity: ActivityWatch = field(default_factory=ActivityWatch)
     leaving: bool = False
     complaint: Complaint | None = None
+    struck: Struck | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -48,5 +49,6 @@ class PodState:
             activity=self.activity.report(),
             leaving=self.leaving,
             complaint=self.complaint,
+            struck=self.struck,
             metrics=dict(self.metrics),
         )

@@ -80,6 +80,9 @@ class TrainerRunner:
         self._over.set()
         self._stopped.set()
 
+    def process(self) -> int | None:
+        return next((worker.pid for worker in self._workers if not worker.ended.done()), None)
+
     async def leave(self) -> None:
         """The workers end by themselves at their next commit, once the operator has told all trainers to. The pod
         stays until its place is taken, so that it is seen to have handed over and not taken for lost."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from robustrl_operator.cli import audit, doctor, incidents, run
+from robustrl_operator.cli import audit, doctor, incidents, inject, run
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -15,6 +15,7 @@ def main(argv: list[str] | None = None) -> None:
     run.add_parser(commands)
     doctor.add_parser(commands)
     incidents.add_parser(commands)
+    inject.add_parser(commands)
     audit.add_parser(commands)
     arguments = parser.parse_args(argv)
     sys.exit(arguments.handle(arguments))

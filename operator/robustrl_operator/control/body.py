@@ -6,6 +6,7 @@ from typing import Protocol
 
 from robustrl_api.job import RLJob
 from robustrl_api.status import RLJobStatus
+from robustrl_operator.faults.kind import Means
 from robustrl_operator.plan import Action, Event
 from robustrl_operator.view import NodeView, PodView
 
@@ -18,6 +19,8 @@ class Body(Protocol):
     """Where a job lives: the API server, or a machine's processes."""
 
     rendezvous_base: int
+    means: frozenset[Means]
+    """What this body can do to a pod when a fault shall be made on purpose."""
 
     def job(self, key: str) -> RLJob | None:
         """The job as last seen, or None when it no longer exists."""

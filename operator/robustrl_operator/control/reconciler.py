@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from robustrl_api.job import RLJob
+from robustrl_api.names import ANNOTATION_INJECT
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import Detector, analyze
 from robustrl_operator.control.body import Body, StatusConflict
@@ -136,6 +137,8 @@ class Reconciler:
             status=job.status,
             now=self._clock(),
             watching_since=self._since,
+            inject=job.metadata.annotations.get(ANNOTATION_INJECT, ""),
+            means=self._body.means,
             generation=job.metadata.generation,
             pods=pods,
             nodes=self._body.nodes(),

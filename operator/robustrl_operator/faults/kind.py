@@ -1,16 +1,23 @@
-"""What can be made to fail, by name."""
+"""What can be made to fail, by name: which role is struck, and what is done to it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from robustrl_api.control import Harm
+from robustrl_api.names import Role
+
 
 class FaultKind(StrEnum):
-    """A name for each; what it does is told in `strike`, what must follow in `matrix`."""
+    """A name for each; what it does stands in `KINDS`, what must follow in `matrix`."""
 
     WORKER = "worker"
+    WORKERS = "workers"
     WORKER_HANG = "worker-hang"
+    WORKER_EXCEPTION = "worker-exception"
+    WORKER_MEMORY = "worker-memory"
     TRAINER_AGENT = "trainer-agent"
     TRAINER_POD = "trainer-pod"
     TRAINER = "trainer"
@@ -18,12 +25,123 @@ class FaultKind(StrEnum):
     TRAINERS = "trainers"
     ENGINE = "engine"
     ENGINE_HANG = "engine-hang"
+    ENGINE_SLOW = "engine-slow"
+    ROLLOUT_AGENT = "rollout-agent"
     ROLLOUT_POD = "rollout-pod"
     ROLLOUT = "rollout"
     TRAINER_AND_ROLLOUT = "trainer-and-rollout"
     MANAGERS = "managers"
     MANAGERS_HANG = "managers-hang"
+    MANAGER_AGENT = "manager-agent"
     MANAGER_POD = "manager-pod"
+    MANAGER = "manager"
+
+
+class Means(StrEnum):
+    """What is done to a pod from outside. What its agent can do to it is a `Harm`."""
+
+    DELETE = "Delete"
+    """As `kubectl delete pod` does."""
+    CUT_POWER = "CutPower"
+    """Its machine loses power: nobody says goodbye, nothing comes back."""
+    FREEZE = "Freeze"
+    """Its machine answers nobody for `FREEZE_SECONDS`, then goes on as if nothing had happened."""
+
+
+Deed = Harm | Means
+FREEZE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """How a kind strikes.
+
+    Attributes:
+        what: the fault, for people.
+        every: whether all pods of the role are struck, and not one of them.
+        also: another role of which one pod is struck in the same way, the one that would be promoted last.
+    """
+
+    role: Role
+    deed: Deed
+    what: str
+    every: bool = False
+    also: Role | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """One thing done to one pod."""
+
+    pod: str
+    deed: Deed
+
+
+K, T, R, M = FaultKind, Role.TRAINER, Role.ROLLOUT, Role.MANAGER
+
+KINDS: dict[FaultKind, Anatomy] = {
+    K.WORKER: Anatomy(T, Harm.KILL, "a training process is killed (SIGKILL)"),
+    K.WORKERS: Anatomy(T, Harm.KILL, "a training process of every trainer is killed", every=True),
+    K.WORKER_HANG: Anatomy(T, Harm.STOP, "a training process stops (SIGSTOP); the others wait for it in a collective"),
+    K.WORKER_EXCEPTION: Anatomy(T, Harm.INTERRUPT, "a training process meets an exception (KeyboardInterrupt)"),
+    K.WORKER_MEMORY: Anatomy(T, Harm.STARVE, "a training process gets no more memory"),
+    K.TRAINER_AGENT: Anatomy(T, Harm.KILL_AGENT, "a trainer's agent dies, and its container with it"),
+    K.TRAINER_POD: Anatomy(T, Means.DELETE, "a trainer's pod is deleted"),
+    K.TRAINER: Anatomy(T, Means.CUT_POWER, "a trainer's machine loses power"),
+    K.TRAINER_FREEZE: Anatomy(T, Means.FREEZE, "a trainer's machine answers nobody for 20 s and comes back"),
+    K.TRAINERS: Anatomy(T, Means.CUT_POWER, "the machines of all trainers lose power at once", every=True),
+    K.ENGINE: Anatomy(R, Harm.KILL, "an engine is killed (SIGKILL)"),
+    K.ENGINE_HANG: Anatomy(R, Harm.STOP, "an engine stops (SIGSTOP)"),
+    K.ENGINE_SLOW: Anatomy(R, Harm.SLOW, "an engine gets a fifth of its processor time for 15 s, which is no fault"),
+    K.ROLLOUT_AGENT: Anatomy(R, Harm.KILL_AGENT, "a rollout's agent dies, and its container with it"),
+    K.ROLLOUT_POD: Anatomy(R, Means.DELETE, "a rollout's pod is deleted"),
+    K.ROLLOUT: Anatomy(R, Means.CUT_POWER, "a rollout's machine loses power"),
+    K.TRAINER_AND_ROLLOUT: Anatomy(
+        T, Means.CUT_POWER, "machines of a trainer and a rollout lose power at once", also=R
+    ),
+    K.MANAGERS: Anatomy(M, Harm.KILL, "the managers' process is killed (SIGKILL)"),
+    K.MANAGERS_HANG: Anatomy(M, Harm.STOP, "the managers' process stops (SIGSTOP)"),
+    K.MANAGER_AGENT: Anatomy(M, Harm.KILL_AGENT, "the managers' agent dies, and its container with it"),
+    K.MANAGER_POD: Anatomy(M, Means.DELETE, "the managers' pod is deleted"),
+    K.MANAGER: Anatomy(M, Means.CUT_POWER, "the managers' machine loses power"),
+}
+
+
+def aim(kind: FaultKind, playing: Callable[[Role], list[str]], index: int = -1) -> tuple[Blow, ...]:
+    """Whom a fault strikes, and how.
+
+    Args:
+        playing: names of the pods that play a role now; trainers in order of rank.
+        index: which of the pods of the role; the last one if nothing is said.
+
+    Raises:
+        LookupError: there is no such pod now.
+    """
+    anatomy = KINDS[kind]
+    pods = playing(anatomy.role)
+    if not -len(pods) <= index < len(pods):
+        raise LookupError(f"there is no {anatomy.role} {'to strike' if index < 0 else index} now")
+    struck = list(pods) if anatomy.every else [pods[index]]
+    if anatomy.also is not None:
+        others = [pod for pod in playing(anatomy.also) if pod not in struck]
+        if not others:
+            raise LookupError(f"there is no {anatomy.also} to strike now")
+        struck.append(others[-1])
+    return tuple(Blow(pod, anatomy.deed) for pod in struck)
+
+
+def deed(name: str) -> Deed:
+    """The inverse of a deed's value.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    return Harm(name) if name in set(Harm) else Means(name)
+
+
+def kinds_text() -> str:
+    """Every kind with what it does, a line each."""
+    return "\n".join(f"  {kind:20s} {anatomy.what}" for kind, anatomy in KINDS.items())
 
 
 @dataclass(frozen=True, slots=True)

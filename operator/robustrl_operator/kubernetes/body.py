@@ -17,6 +17,7 @@ from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.control.body import StatusConflict
 from robustrl_operator.control.hub import Clock
+from robustrl_operator.faults.kind import Means
 from robustrl_operator.kubernetes import certificates
 from robustrl_operator.kubernetes.informer import Informer, newer
 from robustrl_operator.kubernetes.pod_factory import build_pod
@@ -42,6 +43,8 @@ class KubernetesBody:
     """All jobs of one cluster."""
 
     rendezvous_base = 29_500
+    means = frozenset({Means.DELETE})
+    """Nodes belong to everybody on the cluster: the operator has no right to harm one, and asks for none."""
 
     def __init__(self, client: AsyncClient, control_url: str, ca: str, clock: Clock) -> None:
         self._client, self._control_url, self._ca, self._clock = client, control_url, ca, clock

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from robustrl_api.job import RLJob
-from robustrl_api.names import Role
+from robustrl_api.names import ANNOTATION_INJECT, Role
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.control.hub import PodIdentity
+from robustrl_operator.faults.kind import FREEZE_SECONDS, Means
 from robustrl_operator.local.pod_process import GRACE_SECONDS, PodProcess
 from robustrl_operator.local.run_folder import RunFolder
-from robustrl_operator.plan import Action, CreatePod, DeletePod, Event, Relabel
+from robustrl_operator.plan import Action, CreatePod, DeletePod, Event, HarmMachine, Relabel
 from robustrl_operator.pods.config import Surroundings, pod_config
 from robustrl_operator.view import NodeView, PodView
 
@@ -56,10 +57,13 @@ class LocalBody:
         self._pods: dict[str, PodProcess] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._ghosts: set[PodProcess] = set()
+        self._thawing: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
         self.rendezvous_base = rendezvous_base
         self.events: list[tuple[float, Event]] = []
         self._folder.logs.mkdir(parents=True, exist_ok=True)
+
+    means = frozenset(Means)
 
     # What the brain sees.
 
@@ -90,6 +94,8 @@ class LocalBody:
             pod = self._pods.get(action.uid)
             if pod is not None:
                 pod.label, pod.epoch = action.role, action.epoch
+        elif isinstance(action, HarmMachine) and action.uid in self._pods:
+            await self.harm(self._pods[action.uid], action.means)
 
     async def publish(self, job: RLJob, event: Event) -> None:
         self.events.append((asyncio.get_running_loop().time(), event))
@@ -156,6 +162,26 @@ class LocalBody:
                 return PodIdentity(self._job.metadata.namespace, pod.name, pod.uid)
         return None
 
+    def ask(self, request: str) -> None:
+        """Annotate the job with a fault that shall be made on purpose."""
+        annotations = {**self._job.metadata.annotations, ANNOTATION_INJECT: request}
+        metadata = self._job.metadata.model_copy(update={"annotations": annotations})
+        self._job = self._job.model_copy(update={"metadata": metadata})
+        self._on_change()
+
+    async def harm(self, pod: PodProcess, means: Means) -> None:
+        """Make a pod or its machine fail. A pod that is deleted has its grace period, which is not waited for."""
+        if means is Means.DELETE:
+            self._delete(DeletePod(pod.name, pod.uid, force=False))
+            self._on_change()
+        elif means is Means.CUT_POWER:
+            pod.kill_node()
+        else:
+            pod.freeze()
+            task = asyncio.create_task(_thaw(pod), name=f"thaw-{pod.name}")
+            self._thawing.add(task)
+            task.add_done_callback(self._thawing.discard)
+
     @property
     def processes(self) -> list[PodProcess]:
         return list(self._pods.values())
@@ -177,6 +203,12 @@ class LocalBody:
     async def close(self) -> None:
         """End every process."""
         await asyncio.gather(*(pod.delete(force=True) for pod in (*self.processes, *self._ghosts)))
-        for task in self._lives.values():
+        tasks = [*self._lives.values(), *self._thawing]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._lives.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _thaw(pod: PodProcess) -> None:
+    await asyncio.sleep(FREEZE_SECONDS)
+    pod.thaw()

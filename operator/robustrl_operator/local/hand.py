@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 
+from robustrl.supervisor.harm import inflict
 from robustrl.supervisor.proc_stat import PARENT, SESSION, read_stat
+from robustrl_api.control import Harm
 from robustrl_api.names import Role
+from robustrl_operator.faults.kind import Blow
 from robustrl_operator.local.body import LocalBody
 from robustrl_operator.local.pod_process import PodProcess
 
@@ -18,41 +19,34 @@ class LocalHand:
 
     def __init__(self, body: LocalBody) -> None:
         self._body = body
-        self._thawing: set[asyncio.Task[None]] = set()
+        self._slowing: set[asyncio.Task[None]] = set()
 
     def playing(self, role: Role) -> list[str]:
         return [pod.name for pod in self._body.playing(role)]
 
-    async def signal_child(self, pod: str, number: signal.Signals) -> None:
-        """It leads a session of its own, below the agent; the warm worker does not."""
-        agent = self._pod(pod).agent
-        for pid in self._pod(pod).descendants():
-            stat = read_stat(pid)
-            if agent and stat and (int(stat[PARENT]), int(stat[SESSION])) == (agent.pid, pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-                return
-
-    async def kill_agent(self, pod: str) -> None:
-        self._pod(pod).kill_agent()
-
-    async def delete(self, pod: str) -> None:
-        await self._body.lose(self._pod(pod))
-
-    async def cut_power(self, pod: str) -> None:
-        self._pod(pod).kill_node()
-
-    async def freeze(self, pod: str, seconds: float) -> None:
-        frozen = self._pod(pod)
-        frozen.freeze()
-        task = asyncio.create_task(_thaw(frozen, seconds), name=f"thaw-{pod}")
-        self._thawing.add(task)
-        task.add_done_callback(self._thawing.discard)
-
-    def _pod(self, name: str) -> PodProcess:
-        return next(pod for pod in self._body.processes if pod.name == name)
+    async def do(self, blow: Blow) -> None:
+        pod = next(pod for pod in self._body.processes if pod.name == blow.pod)
+        if not isinstance(blow.deed, Harm):
+            await self._body.harm(pod, blow.deed)
+        elif blow.deed is Harm.KILL_AGENT:
+            pod.kill_agent()
+        elif (pid := child_of(pod)) is not None:
+            task = asyncio.create_task(_harm(pid, blow.deed), name=f"harm-{pod.name}")
+            self._slowing.add(task)
+            task.add_done_callback(self._slowing.discard)
+            # A signal is sent by the first step of the task; only slowing down goes on.
+            await asyncio.sleep(0)
 
 
-async def _thaw(pod: PodProcess, seconds: float) -> None:
-    await asyncio.sleep(seconds)
-    pod.thaw()
+def child_of(pod: PodProcess) -> int | None:
+    """The process under the agent's care: it leads a session of its own, below the agent; the warm worker does not."""
+    for pid in pod.descendants():
+        stat = read_stat(pid)
+        if pod.agent and stat and (int(stat[PARENT]), int(stat[SESSION])) == (pod.agent.pid, pid):
+            return pid
+    return None
+
+
+async def _harm(pid: int, harm: Harm) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        await inflict(pid, harm)

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 0.25
 POLL_SECONDS = 0.02
+REQUEST_SECONDS = 0.2
 
 
 def now() -> datetime:
@@ -75,6 +76,7 @@ class LocalRun:
             asyncio.create_task(self.reconciler.run(), name="reconcile"),
             asyncio.create_task(self._sample(), name="sample"),
             asyncio.create_task(self._strike(), name="faults"),
+            asyncio.create_task(self._take_requests(), name="inject"),
         ]
         try:
             yield self
@@ -130,6 +132,18 @@ class LocalRun:
                 log.warning("the job ended before fault %s@%d", fault.kind, fault.step)
                 return
             await self.strike(fault.kind)
+
+    async def _take_requests(self) -> None:
+        """What `robustrl inject` writes while this run lasts."""
+        path = RunFolder(self.folder).request
+        path.unlink(missing_ok=True)
+        text = ""
+        while True:
+            await asyncio.sleep(REQUEST_SECONDS)
+            with contextlib.suppress(OSError):
+                if (there := path.read_text()) != text:
+                    text = there
+                    self.body.ask(text)
 
     async def strike(self, kind: FaultKind, index: int = -1) -> tuple[str, ...]:
         """Make something fail now; the names of the pods that were hit."""

@@ -41,6 +41,11 @@ class RunFolder:
         return self.root / "logs"
 
     @property
+    def request(self) -> Path:
+        """What `robustrl inject` asks for."""
+        return self.root / "inject.json"
+
+    @property
     def _description(self) -> Path:
         return self.root / "run.json"
 

@@ -16,7 +16,28 @@ An outcome says what the plan amounts to: Progress (there is something to do), C
 everything it held is released), Blocked (waiting, and for what).
 """
 
-from robustrl_operator.plan.draft import Action, CreatePod, DeleteJob, DeletePod, Event, Plan, ProbePod, Relabel
+from robustrl_operator.plan.draft import (
+    Action,
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    Event,
+    HarmMachine,
+    Plan,
+    ProbePod,
+    Relabel,
+)
 from robustrl_operator.plan.planner import plan
 
-__all__ = ["Action", "CreatePod", "DeleteJob", "DeletePod", "Event", "Plan", "ProbePod", "Relabel", "plan"]
+__all__ = [
+    "Action",
+    "CreatePod",
+    "DeleteJob",
+    "DeletePod",
+    "Event",
+    "HarmMachine",
+    "Plan",
+    "ProbePod",
+    "Relabel",
+    "plan",
+]

@@ -11,6 +11,7 @@ from robustrl_api.names import Role
 from robustrl_api.status import Stage, has_ended
 from robustrl_operator.analyze.leaving import shall_hand_over
 from robustrl_operator.plan.keepers import Keepers
+from robustrl_operator.plan.rules.inject import strike_for
 from robustrl_operator.plan.standby import standbys
 from robustrl_operator.view import JobView, PodView
 
@@ -52,6 +53,7 @@ def _assignment(view: JobView, pod: PodView, alike: _Alike) -> Assignment:
         peers=tuple(peer for peer in alike.peers if peer.pod != pod.name),
         heartbeat_seconds=float(view.spec.detection.heartbeat_seconds),
         standby=pod.uid in alike.stand_by,
+        strike=strike_for(view.status.injection, pod.uid),
         end_life=next((each.life for each in view.status.convictions if each.uid == pod.uid), ""),
     )
     if pod.uid not in view.member_by_uid:

@@ -11,6 +11,7 @@ from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import RLJobSpec
 from robustrl_api.status import RLJobStatus, has_ended
 from robustrl_operator.analyze.verdict import HEALTHY, Health, Verdict, Verdicts
+from robustrl_operator.faults.kind import Means
 from robustrl_operator.view import JobView, PodView
 
 
@@ -61,7 +62,16 @@ class DeleteJob:
     """The RLJob itself, whose time after its end is over."""
 
 
-Action = CreatePod | DeletePod | Relabel | ProbePod | DeleteJob
+@dataclass(frozen=True, slots=True)
+class HarmMachine:
+    """A fault made on purpose in a pod's machine, where the body has machines of its own."""
+
+    name: str
+    uid: str
+    means: Means
+
+
+Action = CreatePod | DeletePod | Relabel | ProbePod | DeleteJob | HarmMachine
 
 
 @dataclass(frozen=True, slots=True)

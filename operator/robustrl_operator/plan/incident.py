@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from robustrl_api.control import Harm
 from robustrl_api.names import EventReason
-from robustrl_api.status import Incident, Scope
+from robustrl_api.status import Incident, InjectionStage, InjectionStatus, Scope
 from robustrl_operator.analyze.verdict import Verdict
 from robustrl_operator.plan import suspicion
 from robustrl_operator.plan.draft import Draft
-from robustrl_operator.view import timestamp
+from robustrl_operator.view import moment, timestamp
 
 MAX_INCIDENTS = 10
+PLAUSIBLE, PLAUSIBLE_SLOW = timedelta(minutes=15), timedelta(minutes=1)
+"""A fault made on purpose is found within this time, or it was none; one that only slows down usually is none."""
 LOST = {
     "trainer": "the step under way is done again, on the same batch",
     "rollout": "the turn under way of each of its trajectories is generated again, elsewhere",
@@ -49,12 +54,32 @@ def note_incident(
         fault_time=timestamp(fault.since or draft.view.now),
         detected_time=now,
         recovered_time=now if recovered else "",
+        injection=_made_by(draft, role, pod),
     )
     if any(_same_fault(before, incident) for before in draft.status.incidents):
         return draft
     draft = suspicion.note(draft, pod, fault)
-    draft = draft.tell(EventReason.FAULT_DETECTED, f"{fault.cause}: {fault.evidence} -> {decision}", warning=True)
+    purpose = f" (made on purpose by injection {incident.injection})" if incident.injection else ""
+    words = f"{fault.cause}: {fault.evidence}{purpose} -> {decision}"
+    draft = draft.tell(EventReason.FAULT_DETECTED, words, warning=True)
     return draft.set(incidents=(*draft.status.incidents, incident)[-MAX_INCIDENTS:])
+
+
+def _made_by(draft: Draft, role: str, pod: str) -> str:
+    """The injection that made the fault: of the struck role or pods, the first faults since, as many as were struck."""
+    injection = draft.status.injection
+    if injection is None or injection.stage not in (InjectionStage.STRIKING, InjectionStage.STRUCK):
+        return ""
+    since = moment(injection.struck_time or injection.accepted_time)
+    if draft.view.now - since > (PLAUSIBLE_SLOW if _is_slow(injection) else PLAUSIBLE):
+        return ""
+    made = sum(1 for before in draft.status.incidents if before.injection == injection.id)
+    concerns = role == injection.role or any(target.pod == pod for target in injection.targets)
+    return injection.id if concerns and made < len(injection.targets) else ""
+
+
+def _is_slow(injection: InjectionStatus) -> bool:
+    return all(target.deed == Harm.SLOW for target in injection.targets)
 
 
 def _same_fault(before: Incident, now: Incident) -> bool:

@@ -14,6 +14,7 @@ from robustrl_operator.plan.rules import (
     expire,
     fence,
     hung,
+    inject,
     job_restart,
     labels,
     manager_failed,
@@ -61,7 +62,7 @@ RULES: tuple[Rule, ...] = (
 )
 """Order matters: faults are settled before seats are filled, and pods are counted after both."""
 
-ENDINGS: tuple[Rule, ...] = (release.apply, expire.apply, summary.apply)
+ENDINGS: tuple[Rule, ...] = (release.apply, expire.apply, inject.apply, summary.apply)
 """What also runs for a job that has ended or is suspended."""
 
 

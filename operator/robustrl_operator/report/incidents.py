@@ -39,7 +39,7 @@ def _paragraph(job: str, number: int, incident: Incident) -> str:
     times = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in stage_seconds(incident).items())
     lines = [
         f"{job} #{number}  {incident.detected_time}  {incident.cause}  ({incident.role} {incident.pod})",
-        f"  evidence  {incident.evidence}",
+        f"  evidence  {incident.evidence}{_purpose(incident)}",
         f"  decision  {incident.decision}; scope {incident.scope}, step {incident.step}, epoch {incident.epoch}",
         f"  times     {times}",
         f"  lost      {incident.lost or 'nothing'}",
@@ -47,3 +47,7 @@ def _paragraph(job: str, number: int, incident: Incident) -> str:
     if incident.replacement:
         lines.insert(3, f"  replaced  by {incident.replacement}")
     return "\n".join(lines)
+
+
+def _purpose(incident: Incident) -> str:
+    return f" (made on purpose: injection {incident.injection})" if incident.injection else ""

@@ -33,6 +33,7 @@ from robustrl_operator.control.node_hub import Placed
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.control.server import NodeAgents, control_app
+from robustrl_operator.faults.kind import Means
 from robustrl_operator.kubernetes import certificates
 from robustrl_operator.plan import Action, Event
 from robustrl_operator.view import JobView, NodeView, PodView, Probe
@@ -290,6 +291,7 @@ class Body:
     """A job whose pods are where they are; it keeps what it is told."""
 
     rendezvous_base = 29_500
+    means: frozenset[Means] = frozenset()
 
     def __init__(self, view: JobView) -> None:
         meta = {"name": "j", "namespace": "ns"}

@@ -15,6 +15,7 @@ from robustrl_operator.control.body import StatusConflict
 from robustrl_operator.control.hub import ControlHub
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
+from robustrl_operator.faults.kind import Means
 from robustrl_operator.plan import Action, CreatePod, Event
 from robustrl_operator.view import NodeView, PodView
 
@@ -23,6 +24,7 @@ class Notebook:
     """A body that keeps what it is told, in order."""
 
     rendezvous_base = 29_500
+    means: frozenset[Means] = frozenset()
 
     def __init__(self, job: RLJob, pods: tuple[PodView, ...] = ()) -> None:
         self.stored, self._pods = job, pods

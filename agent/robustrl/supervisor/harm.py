@@ -1,0 +1,110 @@
+"""Faults made on purpose: what is done to the process under the agent's care, or to the agent itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.state import PodState
+from robustrl_api.control import Harm, Strike, Struck
+
+log = logging.getLogger(__name__)
+
+SLOW_SECONDS = 15.0
+SLOW_PERIOD_SECONDS = 0.1
+SLOW_SHARE = 0.2
+AGENT_KILLED_STATUS = 137
+"""What a container exits with whose first process was killed."""
+
+_SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
+
+
+async def inflict(pid: int, harm: Harm) -> None:
+    """Harm a process. Returns when that is done; `Slow` lasts for `SLOW_SECONDS`.
+
+    Raises:
+        OSError: there is no such process, or it may not be harmed.
+        ValueError: this is no harm to a process.
+    """
+    if harm in _SIGNALS:
+        os.kill(pid, _SIGNALS[harm])
+    elif harm is Harm.STARVE:
+        _starve(pid)
+    elif harm is Harm.SLOW:
+        await _slow_down(pid)
+    else:
+        raise ValueError(f"{harm} is not done to a process")
+
+
+def _starve(pid: int) -> None:
+    """Half of the address space that it has: what it holds stays, and every request for more is refused."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() // 2
+    resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
+
+
+async def _slow_down(pid: int) -> None:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + SLOW_SECONDS
+    try:
+        while loop.time() < until:
+            os.kill(pid, signal.SIGSTOP)
+            await asyncio.sleep(SLOW_PERIOD_SECONDS * (1 - SLOW_SHARE))
+            os.kill(pid, signal.SIGCONT)
+            await asyncio.sleep(SLOW_PERIOD_SECONDS * SLOW_SHARE)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+class Striker:
+    """Carries out each strike once, whatever becomes of the agent: what was begun stands in the pod's memory first.
+
+    Args:
+        process: the process to harm: one under the agent's care, if there is any.
+    """
+
+    def __init__(self, state: PodState, memory: PodMemory, process: Callable[[], int | None]) -> None:
+        self._state, self._memory, self._process = state, memory, process
+        self._slowing: asyncio.Task[None] | None = None
+
+    def take(self, strike: Strike | None) -> None:
+        """Strike, unless it was done before."""
+        if strike is None or (self._state.struck is not None and self._state.struck.id == strike.id):
+            return
+        error = "" if self._memory.last_strike() == strike.id else self._carry_out(strike)
+        self._state.struck = Struck(id=strike.id, error=error)
+        self._state.notify()
+
+    def _carry_out(self, strike: Strike) -> str:
+        """Why nothing was struck, or nothing."""
+        pid = self._process()
+        if pid is None and strike.harm is not Harm.KILL_AGENT:
+            return "no process runs in this pod now"
+        log.warning("a fault is made on purpose: %s (%s)", strike.harm, strike.id)
+        self._memory.mark_strike(strike.id)
+        if strike.harm is Harm.KILL_AGENT:
+            # SIGKILL would not reach the first process of a container from inside it.
+            os._exit(AGENT_KILLED_STATUS)
+        assert pid is not None
+        self._slowing = asyncio.create_task(self._inflict(pid, strike.harm), name="harm")
+        return ""
+
+    async def _inflict(self, pid: int, harm: Harm) -> None:
+        try:
+            await inflict(pid, harm)
+        except OSError as error:
+            log.warning("the fault %s came to nothing: %s", harm, error.strerror)
+
+    async def close(self) -> None:
+        """Whoever is being slowed down goes on."""
+        if self._slowing is not None:
+            self._slowing.cancel()
+            await asyncio.gather(self._slowing, return_exceptions=True)

@@ -1,0 +1,121 @@
+"""A fault made on purpose: what each harm does to a real process, and that it is done once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from robustrl.supervisor import harm
+from robustrl.supervisor.harm import Striker, inflict
+from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.proc_stat import read_stat
+from robustrl.supervisor.state import PodState
+from robustrl_api.control import Harm, Strike
+from robustrl_api.names import Role
+from robustrl_api.pod_config import PodConfig
+
+HUNGRY = (
+    "import time\nprint('up', flush=True)\nheld = []\nwhile True:\n  held.append(bytearray(1 << 24)); time.sleep(.01)"
+)
+IDLE = "import time\nprint('up', flush=True)\nwhile True: time.sleep(.01)"
+SECONDS = 20
+
+
+@contextlib.contextmanager
+def running(code: str) -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    yield child
+    child.kill()
+    child.communicate()
+
+
+@pytest.fixture
+def process(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    with running(getattr(request, "param", IDLE)) as child:
+        yield child
+
+
+def state_of(pid: int) -> str:
+    stat = read_stat(pid)
+    assert stat is not None
+    return str(stat[0])
+
+
+async def test_killed(process: subprocess.Popen[bytes]) -> None:
+    await inflict(process.pid, Harm.KILL)
+    assert await asyncio.to_thread(process.wait, SECONDS) == -signal.SIGKILL
+
+
+async def test_stopped(process: subprocess.Popen[bytes]) -> None:
+    await inflict(process.pid, Harm.STOP)
+    while state_of(process.pid) != "T":  # noqa: ASYNC110 - the kernel tells nobody
+        await asyncio.sleep(0.01)
+
+
+async def test_an_exception(process: subprocess.Popen[bytes]) -> None:
+    await inflict(process.pid, Harm.INTERRUPT)
+    _, said = await asyncio.to_thread(process.communicate, None, SECONDS)
+    assert b"KeyboardInterrupt" in said
+
+
+@pytest.mark.parametrize("process", [HUNGRY], indirect=True)
+async def test_no_more_memory(process: subprocess.Popen[bytes]) -> None:
+    await inflict(process.pid, Harm.STARVE)
+    _, said = await asyncio.to_thread(process.communicate, None, SECONDS)
+    assert b"MemoryError" in said
+
+
+async def test_slowed_down_for_a_while(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harm, "SLOW_SECONDS", 0.5)
+    slowing = asyncio.create_task(inflict(process.pid, Harm.SLOW))
+    seen = set()
+    while not slowing.done():
+        seen.add(state_of(process.pid) == "T")
+        await asyncio.sleep(0.005)
+    assert seen == {True, False}
+    await slowing
+    assert process.poll() is None
+
+
+def striker(tmp_path: Path, pid: int | None) -> tuple[PodState, Striker]:
+    state = PodState("p", Role.ROLLOUT)
+    config = PodConfig(
+        job="j", namespace="n", role=Role.ROLLOUT, control_url="http://127.0.0.1:1", memory_dir=str(tmp_path), steps=1
+    )
+    return state, Striker(state, PodMemory(config), lambda: pid)
+
+
+async def test_a_strike_is_carried_out_once_also_by_the_next_agent(
+    tmp_path: Path, process: subprocess.Popen[bytes]
+) -> None:
+    state, first = striker(tmp_path, process.pid)
+    first.take(Strike(id="a", harm=Harm.KILL))
+    assert state.struck is not None
+    assert (state.struck.id, state.struck.error) == ("a", "")
+    assert await asyncio.to_thread(process.wait, SECONDS) == -signal.SIGKILL
+    # The next agent would harm this process, if it did not know.
+    with running(IDLE) as other:
+        state, second = striker(tmp_path, other.pid)
+        second.take(Strike(id="a", harm=Harm.KILL))
+        second.take(None)
+        await asyncio.sleep(0.1)
+        assert state.struck is not None
+        assert (state.struck.id, other.poll()) == ("a", None)
+        second.take(Strike(id="b", harm=Harm.KILL))
+        assert await asyncio.to_thread(other.wait, SECONDS) == -signal.SIGKILL
+
+
+async def test_without_a_process_it_says_so_and_forgets_nothing(tmp_path: Path) -> None:
+    state, agents = striker(tmp_path, None)
+    agents.take(Strike(id="a", harm=Harm.KILL))
+    assert state.struck is not None
+    assert state.struck.error == "no process runs in this pod now"

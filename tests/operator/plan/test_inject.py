@@ -1,0 +1,214 @@
+"""Faults made on purpose: refused with a reason, or carried out once, whoever the operator is by then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.operator.build import SECOND, World, actions, draft, job, names, running_job, saying, with_pod, with_status
+
+from robustrl_api.control import Harm, Strike, Struck
+from robustrl_api.injection import Request
+from robustrl_api.names import EventReason
+from robustrl_api.status import InjectionStage
+from robustrl_operator.faults.kind import KINDS, FaultKind, Means
+from robustrl_operator.plan import DeletePod, HarmMachine
+from robustrl_operator.plan.assign import assignments
+from robustrl_operator.plan.rules import inject
+from robustrl_operator.view import JobView
+
+ALLOWED = {"faultInjection": {"mode": "Allowed"}}
+EVERYWHERE, DELETE_ONLY = frozenset(Means), frozenset({Means.DELETE})
+
+
+def asked(kind: str, target: str = "", **changes: Any) -> JobView:
+    request = Request(id="r1", kind=kind, target=target).model_dump_json(by_alias=True)
+    usual: dict[str, Any] = {"spec": job(**ALLOWED), "inject": request, "means": DELETE_ONLY}
+    return running_job(**{**usual, **changes})
+
+
+def accepted(view: JobView) -> JobView:
+    """What the next plan sees once the rule's status is stored."""
+    after = inject.apply(draft(view))
+    assert after.status.injection is not None
+    assert after.status.injection.stage is InjectionStage.STRIKING, after.status.injection.message
+    return with_status(view, injection=after.status.injection)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "changes", "words"),
+    [
+        ("worker", "", {"spec": job()}, "spec.faultInjection.mode"),
+        ("wroker", "", {}, "there is no kind 'wroker'; kinds: worker,"),
+        ("worker", "j-rollout-3", {}, "'j-rollout-3' is no trainer: there are j-trainer-1, j-trainer-2"),
+        ("worker", "rank 2", {}, "there is no trainer 2"),
+        ("engine", "trainer/0", {}, "strikes a rollout, not a trainer"),
+        ("engine", "rank 0", {}, "strikes a rollout, not a trainer"),
+        ("trainer", "", {}, "harms a machine"),
+        ("worker", "", {"spec": job(suspend=True, **ALLOWED)}, "suspended"),
+    ],
+)
+def test_refused_with_a_reason_and_once(kind: str, target: str, changes: dict[str, Any], words: str) -> None:
+    view = asked(kind, target, **changes)
+    after = inject.apply(draft(view))
+    assert after.status.injection is not None
+    assert after.status.injection.stage is InjectionStage.REFUSED
+    assert words in after.status.injection.message
+    assert [event.reason for event in after.events] == [EventReason.INJECTION_REFUSED]
+    assert after.actions == ()
+    again = inject.apply(draft(with_status(view, injection=after.status.injection)))
+    assert (again.status.injection, again.events) == (after.status.injection, ())
+
+
+def test_what_is_no_request_is_refused_once() -> None:
+    view = replace(asked("worker"), inject="please")
+    after = inject.apply(draft(view))
+    assert after.status.injection is not None
+    assert "is not a request" in after.status.injection.message
+    assert inject.apply(draft(with_status(view, injection=after.status.injection))).events == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "struck"),
+    [
+        ("worker", "", ["j-trainer-2"]),
+        ("worker", "rank 0", ["j-trainer-1"]),
+        ("worker", "rank/0", ["j-trainer-1"]),
+        ("worker", "trainer/0", ["j-trainer-1"]),
+        ("worker", "0", ["j-trainer-1"]),
+        ("worker", "j-trainer-1", ["j-trainer-1"]),
+        ("workers", "", ["j-trainer-1", "j-trainer-2"]),
+        ("engine", "rollout", ["j-rollout-6"]),
+        ("engine", "rollout/1", ["j-rollout-4"]),
+        ("managers-hang", "", ["j-manager-0"]),
+    ],
+)
+def test_the_agents_of_the_pods_that_are_meant_are_told(kind: str, target: str, struck: list[str]) -> None:
+    view = accepted(asked(kind, target))
+    told = {uid: given.strike for uid, given in assignments(view).items() if given.strike is not None}
+    assert told == {f"uid-{name}": Strike(id="r1", harm=Harm(KINDS[FaultKind(kind)].deed)) for name in struck}
+
+
+def test_done_when_every_agent_has_said_so_and_nobody_is_told_any_more() -> None:
+    view = accepted(asked("workers"))
+    view = saying(view, "j-trainer-1", struck=Struck(id="r1"))
+    half = inject.apply(draft(view)).status.injection
+    assert half is not None
+    assert half.stage is InjectionStage.STRIKING
+    view = saying(with_status(view, injection=half), "j-trainer-2", struck=Struck(id="r1"))
+    done = inject.apply(draft(view)).status.injection
+    assert done is not None
+    assert (done.stage, bool(done.struck_time)) == (InjectionStage.STRUCK, True)
+    assert all(given.strike is None for given in assignments(with_status(view, injection=done)).values())
+
+
+def test_an_agent_that_could_not_or_does_not_answer_ends_it() -> None:
+    view = accepted(asked("worker"))
+    could_not = inject.apply(draft(saying(view, "j-trainer-2", struck=Struck(id="r1", error="no process runs"))))
+    assert could_not.status.injection is not None
+    assert could_not.status.injection.stage is InjectionStage.FAILED
+    assert "no process runs" in could_not.status.injection.message
+    late = inject.apply(draft(replace(view, now=view.now + inject.PATIENCE + timedelta(seconds=1))))
+    assert late.status.injection is not None
+    assert late.status.injection.message == "not done within 30 s: j-trainer-2"
+
+
+def test_a_pod_is_deleted_until_it_is_on_its_way_out() -> None:
+    view = asked("rollout-pod", "rollout/0")
+    first = inject.apply(draft(view))
+    assert names(actions(first, DeletePod)) == ["j-rollout-3"]
+    assert "uid-j-rollout-3" not in first.gone, "it is found missing like any other"
+    view = with_status(view, injection=first.status.injection)
+    assert names(actions(inject.apply(draft(view)), DeletePod)) == ["j-rollout-3"], "the operator may have died between"
+    over = inject.apply(draft(with_pod(view, "j-rollout-3", deleting=True)))
+    assert actions(over, DeletePod) == []
+    assert over.status.injection is not None
+    assert over.status.injection.stage is InjectionStage.STRUCK
+
+
+def test_machines_are_harmed_once_where_there_are_any() -> None:
+    view = asked("trainer-and-rollout", means=EVERYWHERE)
+    first = inject.apply(draft(view))
+    assert names(actions(first, HarmMachine)) == ["j-trainer-2", "j-rollout-6"]
+    assert actions(inject.apply(draft(with_status(view, injection=first.status.injection))), HarmMachine) == []
+
+
+def test_a_second_request_waits_for_the_first() -> None:
+    view = accepted(asked("worker"))
+    other = replace(view, inject=Request(id="r2", kind="engine").model_dump_json(by_alias=True))
+    waiting = inject.apply(draft(other)).status.injection
+    assert waiting is not None
+    assert waiting.id == "r1"
+    after = inject.apply(draft(saying(other, "j-trainer-2", struck=Struck(id="r1")))).status.injection
+    assert after is not None
+    assert (after.id, after.stage) == ("r2", InjectionStage.STRIKING)
+
+
+# Whole stories.
+
+
+def injected(world: World, kind: str, target: str = "", id: str = "r1") -> World:
+    world.inject = Request(id=id, kind=kind, target=target).model_dump_json(by_alias=True)
+    return world
+
+
+def started() -> World:
+    return World(job(steps=100_000, **ALLOWED)).training()
+
+
+@pytest.mark.parametrize(
+    ("kind", "epoch", "cause"),
+    [
+        ("worker", 2, "WorkerExited"),
+        ("trainer-agent", 2, "WorkerExited"),
+        ("trainer-pod", 2, "PodLeaving"),
+        ("trainer", 2, "HeartbeatLost"),
+        ("engine", 1, "EngineExited"),
+        ("rollout-pod", 1, "PodDeleted"),
+        ("managers", 1, "ManagerExited"),
+    ],
+)
+def test_the_incident_that_follows_names_the_injection(kind: str, epoch: int, cause: str) -> None:
+    world = injected(started(), kind)
+    world.until(lambda w: bool(w.status.incidents)).training(epoch).run(20)
+    (incident,) = world.status.incidents
+    assert (incident.injection, incident.cause) == ("r1", cause)
+    assert world.status.epoch == epoch
+    (event,) = [event for event in world.events if event.reason is EventReason.FAULT_DETECTED]
+    assert "made on purpose by injection r1" in event.message
+
+
+def test_a_fault_after_it_is_nobodys_purpose() -> None:
+    world = injected(started(), "worker").training(epoch=2).run(20)
+    world.exit_child(world.members()[0])
+    world.training(epoch=3)
+    assert [incident.injection for incident in world.incidents()] == ["r1", ""]
+
+
+@pytest.mark.parametrize("kind", ["worker", "workers", "trainer-agent", "engine", "rollout-pod"])
+def test_struck_once_wherever_the_operator_is_killed(kind: str) -> None:
+    for kill_after in range(12):
+        world = started()
+        pods = set(world.pods)
+        injected(world, kind).kill_operator_after = kill_after
+        world.until(lambda w: w.status.injection is not None and w.status.injection.stage == "Struck")
+        world.kill_operator_after = None
+        world.run(30).training()
+        targets = len(world.status.injection.targets) if world.status.injection else 0
+        assert targets == (2 if kind == "workers" else 1)
+        if kind == "rollout-pod":
+            assert len(pods - set(world.pods)) == 1
+        else:
+            assert len(world.strikes) == targets
+        assert world.status.epoch == (1 if kind in ("engine", "rollout-pod") else 2)
+
+
+def test_the_same_request_seen_again_strikes_no_more() -> None:
+    world = injected(started(), "worker").training(epoch=2).run(60)
+    world.replace_operator()
+    world.run(60)
+    assert (len(world.strikes), world.status.epoch) == (1, 2)
+    assert world.elapsed > 60
+    assert world.now - world.operator.since >= 59 * SECOND
