@@ -2,6 +2,7 @@
 
 {"do": "listen"}                                     -> {"port": ...}
 {"do": "hold", "size": ..., "chunk": ...}            -> {"root": ...}
+{"do": "prepare", "size": ...}                       -> {}, with memory to pull into
 {"do": "pull", "root": ..., "sources": [...], ...}   -> {"seconds": ..., "cpu_seconds": ..., ...}
 {"do": "check"}                                      -> {"exact": ...}
 {"do": "wait", "sources": [...], "seconds": ...}     -> {"cpu_seconds": ...}, connected and idle meanwhile
@@ -61,6 +62,10 @@ class Node:
         self._source.hold(manifest, data, publisher=True)
         return {"root": manifest.root}
 
+    async def prepare(self, size: int) -> dict[str, Any]:
+        self._target = shadow(size)
+        return {}
+
     async def pull(self, root: str, sources: list[str], size: int, me: str = "", serve: bool = False) -> dict[str, Any]:
         """Pull from these.
 
@@ -70,7 +75,8 @@ class Node:
         """
         addresses = [Address.parse(text) for text in sources]
         if self._target is None:
-            self._target = shadow(size)
+            await self.prepare(size)
+        assert self._target is not None
         before, cpu, began = rss_bytes(), time.process_time(), time.monotonic()
         manifest = await fetch_manifest(addresses[0], epoch=EPOCH, step=STEP, shard=0, root=root)
         error = ""

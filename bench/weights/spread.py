@@ -1,6 +1,7 @@
 """One version to many machines, every NIC of the same rate: completion in units of S/B, the time of one copy.
 
-Two cores are not to be the limit: at `RATE` sixteen processes need about half of what two cores have.
+Two cores are not to be the limit: at `RATE` sixteen processes need about half of what two cores have. A chunk must take
+long beside a round trip through full queues, as it does at real rates.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from network import Machine, machines
 from processes import Process, processes
 from table import Row
 
-RATE = 3e6
-SIZE = 32 << 20
-CHUNK = 512 << 10
+RATE = 8e6
+SIZE = 128 << 20
+CHUNK = 2 << 20
 RECEIVERS = 15
 RUNS = 5
 SLACK_SECONDS = 0.5
@@ -33,6 +34,8 @@ class Net:
         self.hosts, self.nodes = hosts, nodes
         self.ports = [int(node.ask("listen")["port"]) for node in nodes]
         self.root: str = nodes[0].ask("hold", size=SIZE, chunk=CHUNK)["root"]
+        for node in nodes[1:]:
+            node.ask("prepare", size=SIZE)
 
     def address(self, number: int) -> str:
         return f"{self.hosts[number].address}:{self.ports[number]}"

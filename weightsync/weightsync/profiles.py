@@ -28,8 +28,8 @@ from weightsync import cma_probe
 
 TCP = {
     # With error handling UCX copies in fragments of this size; the defaults cost two thirds of the rate.
-    "UCX_TCP_TX_SEG_SIZE": "64K",
-    "UCX_TCP_RX_SEG_SIZE": "128K",
+    "UCX_TCP_TX_SEG_SIZE": "256K",
+    "UCX_TCP_RX_SEG_SIZE": "512K",
     "UCX_KEEPALIVE_INTERVAL": "2s",
     # Peers that die are ordinary here, and reported by us.
     "UCX_WARN_UNUSED_ENV_VARS": "n",

@@ -139,7 +139,6 @@ class Serving:
         answers = self._source.uploads.ask(
             time.monotonic(), self._ticket(message.attempt), message.version.root, message.candidates,
             last_resort=Flag.LAST_RESORT in message.flags, ready=Flag.READY in message.flags,
-            alone=self._source.pullers == 1,
         )  # fmt: skip
         self._source.carry_out(answers)
 

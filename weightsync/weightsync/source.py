@@ -153,11 +153,6 @@ class Source:
             for puller in self._pullers.values():
                 puller.news(root)
 
-    @property
-    def pullers(self) -> int:
-        """How many are connected."""
-        return len(self._pullers)
-
     def find(self, version: Version) -> Held | None:
         """What is held of exactly this version."""
         held = self.held.get(version.root)

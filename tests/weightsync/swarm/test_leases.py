@@ -50,28 +50,6 @@ def test_who_only_wants_to_go_on_makes_room_for_anybody() -> None:
     assert slots.ask(0.0, ticket("c"), next_only=True)[0] is Turn.BUSY
 
 
-def test_the_only_puller_has_its_next_transfer_begun_before_the_last_ends_and_no_third() -> None:
-    slots = leases()
-    first, second, third = (Ticket("a", 1, attempt) for attempt in (1, 2, 3))
-    slots.ask(0.0, first)
-    assert slots.ask(0.0, second, next_only=True, alone=True)[0] is Turn.WAITING, "the first has not begun"
-    slots.done(0.0, second)
-    slots.accepted(0.0, first, 1.0)
-    assert slots.ask(0.0, second, next_only=True, alone=True)[0] is Turn.GRANTED
-    assert slots.ask(0.0, third, next_only=True, alone=True)[0] is Turn.WAITING
-    assert slots.in_use == 1
-    slots.done(1.0, third)
-    slots.done(1.0, first)
-    assert not slots.free, "its second transfer goes on"
-
-
-def test_among_several_each_transfer_waits_for_the_last() -> None:
-    slots = leases()
-    slots.ask(0.0, Ticket("a", 1, 1))
-    slots.accepted(0.0, Ticket("a", 1, 1), 1.0)
-    assert slots.ask(0.0, Ticket("a", 1, 2), next_only=True)[0] is Turn.WAITING
-
-
 def test_offer_that_nobody_accepts_is_over_soon_and_a_transfer_later() -> None:
     slots = leases()
     slots.ask(0.0, ticket("a"))

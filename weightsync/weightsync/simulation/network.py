@@ -84,8 +84,7 @@ class Links:
         self._share(node, node)
 
     def busy_up(self, node: str) -> int:
-        """How many others it sends to."""
-        return len({transfer.target for transfer in self._up.get(node, ())})
+        return len(self._up.get(node, ()))
 
     def of(self, node: str) -> list[Transfer]:
         """All transfers from or to a node."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from weightsync.simulation.net import Net, Weights
 from weightsync.simulation.network import Clock, Links
 from weightsync.simulation.node import Node
-from weightsync.swarm.config import SwarmConfig
+from weightsync.swarm.config import ONE_FLOW, SwarmConfig
 from weightsync.swarm.directory import Announcement, Directory
 from weightsync.swarm.peer import Peer
 
@@ -35,7 +35,8 @@ class Scenario:
     neighbours: int = 32
     """Holders that the directory names at a time."""
     seed: int = 0
-    config: SwarmConfig = field(default_factory=SwarmConfig)
+    config: SwarmConfig = ONE_FLOW
+    """Simulated links are filled by one transfer."""
 
 
 @dataclass(frozen=True)

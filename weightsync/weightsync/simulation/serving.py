@@ -58,13 +58,7 @@ class Serving:
             offer.view.heard(now, channel.puller.peer, have)
         ticket = _ticket(channel, ask.attempt)
         answers = self.uploads.ask(
-            now,
-            ticket,
-            channel.root,
-            ask.candidates,
-            last_resort=ask.last_resort,
-            ready=ask.ready,
-            alone=len(self._channels) == 1,
+            now, ticket, channel.root, ask.candidates, last_resort=ask.last_resort, ready=ask.ready
         )
         self._answer(answers)
         self._plan_expiry()

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class SwarmConfig:
     """How eager and how patient a replica is. The defaults suit chunks of 256 KiB to 64 MiB on 1 to 400 Gbit/s."""
 
-    upload_slots: int = 1
-    """Requests a holder serves at a time; one for each network card lets every transfer run at the card's rate."""
+    upload_slots: int = 3
+    """Requests a holder serves at a time. One TCP flow does not fill a link from its first byte, three do; where one
+    transfer does (RDMA), one is better: a chunk is passed on as soon as it is whole."""
     waiting_per_slot: int = 2
     """Requests kept waiting for a slot, so that it is never idle; further ones are told BUSY at once."""
     called_back: int = 4
@@ -19,7 +20,9 @@ class SwarmConfig:
     """For a puller to accept a chunk; then the slot goes to the next."""
     requests_per_source: int = 3
     """Chunks of one source on their way: one arrives, the next is about to, and the last is verified."""
-    requests_waiting: int = 8
+    transfers: int = 3
+    """Chunks on their way to a puller at a time, from different holders where there are: as many as there are slots."""
+    requests_waiting: int = 16
     """Sources asked at a time for the next chunk; the first to have a slot gives it. Waiting costs no buffer."""
     lookahead: float = 0.98
     """Part of a chunk's expected time after which the next is looked for at other sources as well."""
@@ -53,3 +56,7 @@ class SwarmConfig:
     """Copies of a chunk among live relays after which the publisher leaves it to them."""
     relay_seconds: float = 10.0
     """A relay not heard of for this long is not counted on."""
+
+
+ONE_FLOW = SwarmConfig(upload_slots=1, transfers=1)
+"""For links that one transfer fills."""

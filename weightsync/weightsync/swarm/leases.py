@@ -1,9 +1,7 @@
 """Upload slots as leases: how many requests a holder serves at a time, and in which order.
 
 Invariants:
-- never more pullers served than slots; never more requests waiting than `waiting`;
-- the only puller there is has its next transfer begun before the last one ends, so that the link does not stand still
-  between them. Among several that would only keep the first chunk from spreading;
+- never more leases than slots; never more requests waiting than `waiting`;
 - the next lease goes to the waiting puller that was served longest ago, so one that keeps asking is served after at
   most one lease for each other puller: nobody starves, and nobody who asks twice as often gets twice as much;
 - a lease ends with its transfer, with its puller's connection, or when its time is over: a short time to accept an
@@ -59,7 +57,7 @@ class Leases:
     """The upload slots of one holder, for all versions it holds.
 
     Args:
-        slots: pullers served at a time.
+        slots: leases at a time.
         waiting: requests kept for when a slot is free.
         least_seconds: for any transfer.
         offer_seconds: for a puller to accept what it is offered.
@@ -80,8 +78,7 @@ class Leases:
 
     @property
     def in_use(self) -> int:
-        """Pullers that are served."""
-        return len({ticket.connection for ticket in self._held})
+        return len(self._held)
 
     @property
     def free(self) -> bool:
@@ -105,12 +102,8 @@ class Leases:
 
         Args:
             next_only: the request may only wait as long as nobody else does: its puller would rather look elsewhere.
-            alone: nobody else is there to ask.
         """
         if self.free:
-            self._grant(now, ticket)
-            return Turn.GRANTED, Ruling()
-        if next_only and alone and self._follows_on(ticket):
             self._grant(now, ticket)
             return Turn.GRANTED, Ruling()
         if next_only:
@@ -128,11 +121,6 @@ class Leases:
         self._queue.remove(latest)
         self._queue.append(ticket)
         return Turn.WAITING, Ruling(refused=(latest,))
-
-    def _follows_on(self, ticket: Ticket) -> bool:
-        """Whether this would be the second transfer of the puller that is served, and nobody waits."""
-        served = [lease for held, lease in self._held.items() if held.connection == ticket.connection]
-        return len(served) == 1 and served[0].accepted and not self._queue and self._next is None
 
     def _wait_as_next(self, ticket: Ticket) -> tuple[Turn, Ruling]:
         if self._queue or self._next is not None:

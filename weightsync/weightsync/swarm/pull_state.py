@@ -268,13 +268,19 @@ class PullState:
         request.asked_at = now
         request.deadline = now + self._limit_seconds(name, self._sizes[chunk])
         accept: list[Action] = [] if request.ready else [Accept(name, attempt, accepted=True)]
-        # The others would only share this replica's link with it.
-        return [*accept, *self._cancel_waiting(), *self._decide(now)]
+        # Further ones would only share this replica's link.
+        cancel = self._cancel_waiting() if len(self._near(now)) >= self._config.transfers else []
+        return [*accept, *cancel, *self._decide(now)]
 
     def _wants(self, now: float, chunk: int) -> bool:
         """Whether there is room for another transfer, and this chunk is not on its way from elsewhere."""
-        near = [r for r in self._requests.values() if r.chunk is not None and now < self._spent_at(r)]
-        return not near and bool(self.missing >> chunk & 1) and not any(r.chunk == chunk for r in near)
+        near = self._near(now)
+        room = len(near) < self._config.transfers
+        return room and bool(self.missing >> chunk & 1) and not any(r.chunk == chunk for r in near)
+
+    def _near(self, now: float) -> list[_Request]:
+        """Transfers that fill the link: neither at their end nor overdue."""
+        return [r for r in self._requests.values() if r.chunk is not None and now < self._spent_at(r)]
 
     def verified(self, now: float, name: str, attempt: int, chunk: int) -> list[Action]:
         """A chunk is here and right. It counts even if its request was given up."""
@@ -363,8 +369,8 @@ class PullState:
         return actions
 
     def _next_request(self, now: float) -> Ask | None:
-        """One transfer at a time fills this replica's link, and the next must begin when it ends. So until then only
-        its own source is asked, which sends one after the other; towards its end, others too; whoever is first
+        """A few transfers at a time fill this replica's link, and the next must begin when one ends. So until then only
+        their own sources are asked, which send one after the other; towards an end, others too; whoever is first
         comes next, and the others are told."""
         requests = self._requests.values()
         if any(request.ready and request.chunk is None for request in requests):
@@ -373,8 +379,8 @@ class PullState:
         if len(asked) >= self._config.requests_waiting:
             return None
         coming = [request for request in requests if request.chunk is not None]
-        near = [request for request in coming if now < self._spent_at(request)]
-        filling = {request.source for request in near}
+        near = self._near(now)
+        filling = {request.source for request in near} if len(near) >= self._config.transfers else set()
         wanted = self.missing
         for request in near if self._endgame() else coming:
             wanted &= ~request.candidates

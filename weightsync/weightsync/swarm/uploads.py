@@ -82,20 +82,15 @@ class Uploads:
         *,
         last_resort: bool = False,
         ready: bool = True,
-        alone: bool = False,
     ) -> list[Answer]:
-        """A puller asks for one of these chunks of a version.
-
-        Args:
-            alone: it is the only one that is connected.
-        """
+        """A puller asks for one of these chunks of a version."""
         offer = self.offers.get(root)
         if offer is None:
             return [Refuse(ticket, Refusal.GONE)]
         if not any(offer.have >> chunk & 1 for chunk in candidates):
             return [Refuse(ticket, Refusal.LACKING)]
         self._wishes[ticket] = _Wish(root, candidates, last_resort, ready)
-        turn, ruling = self.leases.ask(now, ticket, next_only=ready, alone=alone)
+        turn, ruling = self.leases.ask(now, ticket, next_only=ready)
         if turn is Turn.BUSY:
             return [self._refuse(ticket, Refusal.BUSY)]
         answers = self._carry_out(now, ruling)
