@@ -102,11 +102,11 @@ class Job:
     async def states(self) -> dict[str, int]:
         return (await self.managers.audit())["trajectories"]
 
-    def engine(self, pod: str, version: str = "0.0", state: str = "Serving", uid: str = "u1", holder=None) -> bool:
+    def engine(self, pod: str, version: str = "0.0", state: str = "Serving", uid: str = "u1") -> bool:
         url = f"http://{pod}"
         self.fake(pod).version = version
         parsed = Version.parse(version) if version else None
-        report = EngineReport(pod, uid, url, parsed, EngineState(state), holder)
+        report = EngineReport(pod, uid, url, parsed, EngineState(state))
         return self.managers.register(report)["admitted"]
 
     async def announce(self, version: str) -> None:

@@ -64,3 +64,22 @@ def test_more_bits_than_chunks_are_dropped() -> None:
     holders = Holders(Clock())
     holders.announce(ROOT, HolderMessage(address="1.1.1.1:1", chunk_count=4, have="ff"))
     assert holders.coverage(ROOT).mean_copies == 1.0
+
+
+def test_holder_that_two_have_quarantined_is_named_to_nobody_until_they_forgive() -> None:
+    clock = Clock()
+    holders = Holders(clock)
+    bad = "1.1.1.1:1"
+    holders.announce(ROOT, message(bad))
+    holders.announce(ROOT, accusing("1.1.1.1:2", bad))
+    assert bad in holders.addresses(ROOT), "one may be wrong itself"
+    answer = holders.announce(ROOT, accusing("1.1.1.1:3", bad))
+    assert [other["address"] for other in answer["holders"]] == ["1.1.1.1:2"]
+    assert bad not in holders.addresses(ROOT)
+    clock.now += TTL_SECONDS + 1
+    holders.announce(ROOT, message(bad))
+    assert holders.addresses(ROOT) == [bad]
+
+
+def accusing(address: str, *quarantined: str) -> HolderMessage:
+    return HolderMessage(address=address, chunk_count=8, have="ff", quarantined=quarantined)

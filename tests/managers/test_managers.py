@@ -7,6 +7,7 @@ import sqlite3
 
 import pytest
 
+from robustrl.managers.holders import HolderMessage
 from robustrl.managers.refusal import Fenced, Refused
 from robustrl.managers.request_manager import RolloutsFail
 from robustrl_api.version import Version
@@ -378,6 +379,6 @@ async def test_waiting_for_a_version_ends_with_the_announcement(start_job):
     await job.announce("0.0")
     found = await waiting
     assert (found["epoch"], found["step"], found["publisher"], found["holders"]) == (0, 0, {"at": "trainer"}, [])
-    job.engine("a", holder="a:9")
-    assert (await job.managers.current_version(None, 0))["holders"] == [{"pod": "a", "address": "a:9"}]
+    job.managers.versions.holders.announce(found["root"], HolderMessage(address="a:9", chunk_count=8, have="01"))
+    assert (await job.managers.current_version(None, 0))["holders"] == ["a:9"]
     assert await job.managers.current_version(Version(0, 0), 0.05) is None

@@ -94,7 +94,7 @@ class Cell:
         await self.ready(pod)
         url = f"http://127.0.0.1:{self.engine_ports[pod]}"
         while pod in self.processes:
-            report = {"uid": pod, "url": url, "version": self.version, "state": "Serving", "holder": None}
+            report = {"uid": pod, "url": url, "version": self.version, "state": "Serving"}
             await self.call("PUT", f"/v1/engines/{pod}", **report)
             await asyncio.sleep(0.2)
 

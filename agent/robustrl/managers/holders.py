@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,15 +22,20 @@ NAMED_HOLDERS = 32
 MOST_CHUNKS = 1 << 17
 
 
+Address = Annotated[str, Field(min_length=3, max_length=300)]
+
+
 class HolderMessage(BaseModel):
     """What an agent says of one version: where it serves it, and which chunks it has (a bitmap, in hexadecimal)."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    address: str = Field(min_length=3, max_length=300)
+    address: Address
     host: str = Field(default="", max_length=128)
     chunk_count: int = Field(ge=0, le=MOST_CHUNKS)
     have: str = Field(max_length=MOST_CHUNKS // 4, pattern=r"^([0-9a-f]{2})*$")
+    quarantined: tuple[Address, ...] = Field(default=(), max_length=64)
+    """Holders from which it takes nothing any more: they gave it damaged chunks."""
 
 
 class Holders:
@@ -47,6 +52,7 @@ class Holders:
         have = chunk_set.from_bytes(bytes.fromhex(message.have), message.chunk_count)
         peer = Peer(message.address, message.host)
         self._directory.announce(now, Announcement(peer, root, message.chunk_count, have))
+        self._directory.accuse(now, peer.name, message.quarantined)
         found = self._directory.holders(now, root, peer.name, NAMED_HOLDERS)
         size = message.chunk_count
         return {
@@ -55,6 +61,10 @@ class Holders:
                 for other, chunks in found.items()
             ]
         }
+
+    def addresses(self, root: str) -> list[str]:
+        """Where a version can be had, in random order."""
+        return [peer.name for peer in self._directory.holders(self._clock(), root, "", NAMED_HOLDERS)]
 
     def coverage(self, root: str) -> Coverage:
         """How well a version is spread over the rollouts."""

@@ -175,11 +175,7 @@ class Managers:
             "step": announcement.version.step,
             "root": announcement.root,
             "publisher": announcement.publisher,
-            "holders": [
-                {"pod": engine.report.pod, "address": engine.report.holder}
-                for engine in self.rollouts.engines
-                if _holds(engine, announcement.version)
-            ],
+            "holders": self.versions.holders.addresses(announcement.root),
         }
 
     def _spread(self) -> dict[str, float]:
@@ -194,11 +190,6 @@ class Managers:
     def _give_up(self, reason: RolloutsFail) -> None:
         if not self._hopeless.done():
             self._hopeless.set_exception(reason)
-
-
-def _holds(engine: Engine, version: Version) -> bool:
-    """Whether this engine has all of ``version`` and hands it on."""
-    return engine.report.holder is not None and engine.report.version == version
 
 
 def _engine(engine: Engine) -> dict[str, Any]:

@@ -90,11 +90,10 @@ class EngineMessage(_Message):
     url: str = Field(pattern=r"^https?://", max_length=2048)
     version: VersionText = ""
     state: EngineState
-    holder: Any = None
 
     def report(self, pod: str) -> EngineReport:
         version = Version.parse(self.version) if self.version else None
-        return EngineReport(pod, self.uid, self.url.rstrip("/"), version, self.state, self.holder)
+        return EngineReport(pod, self.uid, self.url.rstrip("/"), version, self.state)
 
 
 class RosterMessage(_Message):

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from robustrl.managers.engine_client import (
     EngineAnswer,
@@ -59,15 +58,13 @@ class NoEngine(Exception):
 
 @dataclass(frozen=True)
 class EngineReport:
-    """One registration: who, where, with which weights, doing what. ``holder`` is opaque: where it serves
-    weights."""
+    """One registration: who, where, with which weights, doing what."""
 
     pod: str
     uid: str
     url: str
     version: Version | None
     state: EngineState
-    holder: Any = None
 
 
 @dataclass(eq=False)

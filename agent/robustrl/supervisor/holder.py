@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from pathlib import Path
 
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
 from weightsync import Address, Manifest, Peer, Peers, Source
 from weightsync.swarm import chunk_set
+from weightsync.swarm.strikes import Strikes
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +32,11 @@ class Holder:
 
     Args:
         source: what serves them, and knows which chunks are here.
+        strikes: of this pod's pulls. Who is quarantined by several pods is named to nobody.
     """
 
-    def __init__(self, managers: ManagersClient, source: Source, address: Address) -> None:
-        self._managers, self._source = managers, source
+    def __init__(self, managers: ManagersClient, source: Source, address: Address, strikes: Strikes) -> None:
+        self._managers, self._source, self._strikes = managers, source, strikes
         self.me = Peer(str(address), this_host())
         self._manifest: Manifest | None = None
         self._peers = Peers()
@@ -67,7 +70,10 @@ class Holder:
     async def _tell(self, manifest: Manifest) -> None:
         peers, count = self._peers, len(manifest.chunks)
         have = chunk_set.to_bytes(self._source.verified(manifest.root), count).hex()
-        body = {"address": self.me.name, "host": self.me.host, "chunk_count": count, "have": have}
+        body = {
+            "address": self.me.name, "host": self.me.host, "chunk_count": count, "have": have,
+            "quarantined": sorted(self._strikes.names(time.monotonic())),
+        }  # fmt: skip
         answer = await self._managers.call("PUT", f"/v1/versions/{manifest.root}/holders", body, seconds=2.0)
         peers.update(
             {

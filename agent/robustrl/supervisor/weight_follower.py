@@ -216,7 +216,7 @@ class WeightFollower:
         source = await self._publisher.ready()
         if self._holder is None:
             assert self._publisher.address is not None, "set before it is ready"
-            self._holder = Holder(self._managers, source, self._publisher.address)
+            self._holder = Holder(self._managers, source, self._publisher.address, self._strikes)
         addresses = self._sources(current)
         manifest = await self._manifest(version, str(current["root"]), addresses)
         folder = self._folder / str(version)
@@ -256,13 +256,10 @@ class WeightFollower:
             self.metrics[name] = self.metrics.get(name, 0.0) + value
 
     def _sources(self, current: dict[str, Any]) -> list[Address]:
-        """Neighbours first, in random order so that nobody is everybody's choice; the publisher last."""
-        holders = current.get("holders") or []
-        assert isinstance(holders, list)
-        neighbours = [Address.parse(h["address"]) for h in holders if h["pod"] != self._pod and h.get("address")]
-        random.shuffle(neighbours)
+        """Neighbours first, as the directory has them; the publisher last."""
         publisher = Address.parse(str(current["publisher"]))
-        return [*(n for n in neighbours if n != publisher), publisher]
+        neighbours = [Address.parse(text) for text in current.get("holders") or ()]
+        return [*(n for n in neighbours if n not in (publisher, self._publisher.address)), publisher]
 
     async def _manifest(self, version: Version, root: str, sources: list[Address]) -> Manifest:
         problems = []

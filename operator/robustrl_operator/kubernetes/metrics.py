@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -27,7 +27,17 @@ class OperatorCollector(Collector):
         found = [job for job in (self._body.job(r.key) for r in self._jobs.reconcilers) if job is not None]
         yield self._node_agents()
         yield from _gauges(found)
+        yield from _weight_syncs(self._rollouts())
         yield _recoveries(found)
+
+    def _rollouts(self) -> Iterator[tuple[tuple[str, str, str], Mapping[str, float]]]:
+        """Labels and metrics of every pod that pulls weights."""
+        for reconciler in self._jobs.reconcilers:
+            for pod in self._body.pods(reconciler.key):
+                heard = self._jobs.hub.heard(pod.uid)
+                if heard is not None and "weight_syncs_total" in heard.report.metrics:
+                    namespace, _, job = reconciler.key.partition("/")
+                    yield (namespace, job, pod.name), heard.report.metrics
 
     def _node_agents(self) -> Metric:
         agents = GaugeMetricFamily("robustrl_node_agents", "Node agents that report, by state.", labels=("state",))
@@ -65,6 +75,27 @@ def _gauges(jobs: list[RLJob]) -> Iterator[Metric]:
             for state in ("desired", "ready", "standby"):
                 pods.add_metric((*labels, role.name, state), getattr(role, state))
     yield from (step, epoch, pods, restarts)
+
+
+def _weight_syncs(pods: Iterable[tuple[tuple[str, str, str], Mapping[str, float]]]) -> Iterator[Metric]:
+    """What agents say of the weights they pulled."""
+    labels = (*LABELS, "pod")
+    seconds = GaugeMetricFamily(
+        "robustrl_weight_sync_seconds", "Seconds of a pod's last weight syncs.", labels=(*labels, "quantile")
+    )
+    moved = CounterMetricFamily(
+        "robustrl_weight_bytes", "Bytes of weights: verified, sent, not needed, wasted.", labels=(*labels, "kind")
+    )
+    syncs = CounterMetricFamily("robustrl_weight_syncs", "Weight versions pulled.", labels=labels)
+    strikes = CounterMetricFamily("robustrl_weight_strikes", "Damaged chunks received.", labels=labels)
+    for pod, metrics in pods:
+        for percent in (50, 95, 99):
+            seconds.add_metric((*pod, f"{percent / 100:g}"), metrics.get(f"weight_sync_seconds_p{percent}", 0.0))
+        for kind in ("verified", "sent", "skipped", "wasted"):
+            moved.add_metric((*pod, kind), metrics.get(f"weight_bytes_{kind}_total", 0.0))
+        syncs.add_metric(pod, metrics["weight_syncs_total"])
+        strikes.add_metric(pod, metrics.get("weight_strikes_total", 0.0))
+    yield from (seconds, moved, syncs, strikes)
 
 
 def _recoveries(jobs: list[RLJob]) -> Metric:

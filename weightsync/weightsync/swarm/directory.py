@@ -5,10 +5,14 @@ announcements, and pulls go on without one, because every source names others.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from weightsync.swarm.chunk_set import ChunkSet, full, members
 from weightsync.swarm.peer import Peer
+
+ACCUSERS = 2
+"""Replicas that must have quarantined a holder before it is named to nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,17 @@ class Directory:
     def __init__(self, ttl_seconds: float, rng: random.Random) -> None:
         self._ttl, self._rng = ttl_seconds, rng
         self._heard: dict[str, dict[str, tuple[float, Announcement]]] = {}
+        self._accusers: dict[str, dict[str, float]] = {}
+        """By holder: who has quarantined it, and when that was said last."""
 
     def announce(self, now: float, announcement: Announcement) -> None:
         """A holder says what it has of a version. It replaces what it said of it before."""
         self._heard.setdefault(announcement.root, {})[announcement.peer.name] = (now, announcement)
+
+    def accuse(self, now: float, accuser: str, names: Iterable[str]) -> None:
+        """A replica takes nothing from these any more."""
+        for name in names:
+            self._accusers.setdefault(name, {})[accuser] = now
 
     def withdraw(self, name: str, root: str | None = None) -> None:
         """A holder does not serve a version any more, or nothing at all."""
@@ -62,7 +73,8 @@ class Directory:
 
     def holders(self, now: float, root: str, asker: str, limit: int) -> dict[Peer, ChunkSet]:
         """Whom to ask for a version: its publishers, and others at random, so that nobody is everybody's choice."""
-        found = [announcement for announcement in self._live(now, root) if announcement.peer.name != asker]
+        live = [each for each in self._live(now, root) if each.peer.name != asker]
+        found = [each for each in live if each.peer.publisher or not self._distrusted(now, each.peer.name)]
         publishers = [each for each in found if each.peer.publisher]
         relays = [each for each in found if not each.peer.publisher]
         chosen = relays if len(relays) <= limit else self._rng.sample(relays, limit)
@@ -83,9 +95,19 @@ class Directory:
 
     def forget_old(self, now: float) -> None:
         """Drop what is past its time to live."""
+        for name, accusers in list(self._accusers.items()):
+            kept = {accuser: at for accuser, at in accusers.items() if at + self._ttl >= now}
+            self._accusers[name] = kept
+            if not kept:
+                del self._accusers[name]
         for root, holders in list(self._heard.items()):
             for name in [name for name, (at, _) in holders.items() if at + self._ttl < now]:
                 self.withdraw(name, root)
+
+    def _distrusted(self, now: float, name: str) -> bool:
+        """Whether enough have found it bad. One is not enough: its own memory may be what is damaged."""
+        said = self._accusers.get(name, {})
+        return sum(1 for at in said.values() if at + self._ttl >= now) >= ACCUSERS
 
     def _live(self, now: float, root: str) -> list[Announcement]:
         return [each for at, each in self._heard.get(root, {}).values() if at + self._ttl >= now]
