@@ -19,6 +19,7 @@ import network
 import pair
 import side_by_side
 import spread
+import virtual
 import waiting
 from table import Row, lines
 
@@ -36,6 +37,7 @@ PARTS: dict[str, Part] = {
     "death": lambda runs: spread.measure_death(TCP, runs),
     "late-joiner": lambda runs: spread.measure_late_joiner(TCP, runs),
     "swarm": lambda runs: spread.measure_swarm(TCP, runs=runs),
+    "virtual": virtual.measure,
     "relay": lambda runs: spread.measure_relay(TCP, runs=runs),
 }
 NEED_NETWORK = {"death", "late-joiner", "swarm", "relay"}
