@@ -127,6 +127,10 @@ demo: venv ## a job on the development cluster, and faults
 bench: venv ## measure recoveries, role-based against whole-job
 	@$(BIN)/python bench/recovery.py
 
+.PHONY: faults
+faults: venv ## play every row of the fault matrix on the development cluster and time it; ROWS="worker trainer-pod"
+	@$(BIN)/python bench/recovery.py --name $(CLUSTER) --repeat 1 --rows $(or $(ROWS),all) --out out/faults.json
+
 .PHONY: bench-weights
 bench-weights: venv ## measure the transfer of weights, each figure beside its limit (root: many machines); PARTS="..."
 	@$(BIN)/python bench/weights $(PARTS)

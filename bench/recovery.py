@@ -1,9 +1,10 @@
-"""Fault to next optimizer step, on the development cluster: RoleBased beside WholeJob in the same run.
+"""Rows of the fault matrix on the development cluster: RoleBased beside WholeJob in the same run.
 
-For each fault the clock starts when it strikes (in the killed process's own pod, or at the call that cuts the power or
-deletes the pod) and stops at the commit of the next optimizer step, as the ledger dates it. The job is the sort4
-example with a smaller batch, so that two cores are not the limit. Each fault strikes a job that has all its pods,
-all its engines admitted, and its standby loaded.
+For each row the clock starts when the fault strikes (in the killed process's own pod, or at the call that cuts the
+power or deletes the pod). Detection ends with the operator's verdict; "next step" with the commit of the next optimizer
+step, as the ledger dates it. The job is the sort4 example with a smaller batch, so that two cores are not the limit.
+Each fault strikes a job that has all its pods, all its engines admitted, and its standby loaded. Under RoleBased every
+row is checked as well: cause, rule, epoch, who restarted, and the audit of the ledger after it.
 """
 
 from __future__ import annotations
@@ -13,133 +14,138 @@ import json
 import statistics
 import sys
 import time
-import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from robustrl_api.names import Role
-from robustrl_api.status import has_ended
-from robustrl_e2e import cluster, faults, stack
+from robustrl_api.spec import Strategy
+from robustrl_e2e import cluster, stack
 from robustrl_e2e.cluster_job import ClusterJob, sample
+from robustrl_e2e.play import Outcome, play, settled
+from robustrl_operator.faults.matrix import Place, Row, rows
 
-SETTLE_STEPS = 5
 STANDBY_SECONDS = 12.0
 """What a new rollout needs to load its standby on two cores shared by eight machines."""
-DEADLINE_SECONDS = 300.0
 MAX_STEPS = 100_000
-TARGETS = {"worker": 1.0, "trainer-pod": 3.0, "trainer-node": 6.0}
+USUAL = ("worker", "trainer-pod", "trainer", "rollout-pod")
+TARGETS = {"worker": 1.0, "trainer-pod": 3.0, "trainer": 6.0}
 """Medians aimed at, in seconds (provenance: the project's own goals, not a measurement)."""
-
-
-@dataclass(frozen=True)
-class Measurement:
-    strategy: str
-    fault: str
-    seconds: float
-
-
-STRIKES: dict[str, Callable[[ClusterJob], float]] = {
-    "worker": faults.kill_worker,
-    "trainer-pod": faults.delete_trainer,
-    "trainer-node": faults.cut_trainer_power,
-    "rollout-pod": faults.delete_rollout,
+HANGS_ARE_FOUND_SOON = {
+    "trainer": {"idleSeconds": 8},
+    "rollout": {"zeroThroughputSeconds": 8},
+    "manager": {"unansweredSeconds": 8},
+    "probeSeconds": 2,
 }
+"""A row is to be measured in seconds, and the defaults take minutes to call a process hung."""
 
 
 def main() -> int:
+    there_are = {row.name: row for row in rows(Place.CLUSTER)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5, help="times that each fault strikes (default 5)")
-    parser.add_argument("--faults", nargs="*", default=list(STRIKES), choices=list(STRIKES))
-    parser.add_argument("--strategies", nargs="*", default=["RoleBased", "WholeJob"])
+    parser.add_argument("--rows", nargs="*", default=list(USUAL), metavar="ROW", help="rows of docs/faults.md, or all")
+    parser.add_argument("--strategies", nargs="*", default=list(Strategy), type=Strategy, choices=list(Strategy))
     parser.add_argument("--name", default="robustrl", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=Path("out/bench-recovery.json"))
     arguments = parser.parse_args()
+    wanted = list(there_are) if arguments.rows == ["all"] else arguments.rows
+    if unknown := set(wanted) - there_are.keys():
+        parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(there_are)}")
     running = stack.bring_up(arguments.name)
-    found: list[Measurement] = []
-    # Fault by fault, so that both strategies meet the same weather on a shared machine.
-    for fault in arguments.faults:
-        for strategy in arguments.strategies:
-            job = _start(running, strategy)
-            for number in range(arguments.repeat):
-                seconds = measure(job, fault)
-                found.append(Measurement(strategy, fault, seconds))
-                print(f"{fault:12s} {strategy:9s} {number + 1}/{arguments.repeat}: {seconds:6.2f} s", flush=True)
-            job.delete()
+    found = list(run(running, [there_are[name] for name in wanted], arguments.strategies, arguments.repeat))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps([vars(each) for each in found], indent=1))
+    arguments.out.write_text(json.dumps([_record(each) for each in found], indent=1))
     print("\n" + table(found))
-    return 0
+    return 1 if any(each.complaints for each in found) else 0
 
 
-def _start(running: cluster.Cluster, strategy: str) -> ClusterJob:
+def run(
+    running: cluster.Cluster, chosen: Sequence[Row], strategies: Sequence[Strategy], repeat: int
+) -> Iterator[Outcome]:
+    """Play every row under each strategy, on one job as long as it lasts."""
+    began, done, total = time.monotonic(), 0, len(chosen) * len(strategies) * repeat
+    for strategy in strategies:
+        job = start(running, strategy)
+        for row in (row for row in chosen for _ in range(repeat)):
+            outcome = attempt(job, row, strategy)
+            done += 1
+            print(f"[{done}/{total}, {time.monotonic() - began:4.0f} s] {line(outcome)}", flush=True)
+            yield outcome
+            if outcome.step_seconds is None:
+                # It is stuck or has ended: the other rows deserve a sound one.
+                job = start(running, strategy)
+        job.delete()
+
+
+def start(running: cluster.Cluster, strategy: Strategy) -> ClusterJob:
+    """A job whose step takes about a third of a second, so that what is measured is not the wait for a batch."""
     manifest = sample(
         "bench",
         steps=MAX_STEPS,
-        recovery={"strategy": strategy, "budgets": {"jobRestarts": 1000}},
+        recovery={"strategy": strategy.value, "budgets": {"jobRestarts": 1000}},
+        detection=HANGS_ARE_FOUND_SOON,
+        faultInjection={"mode": "Allowed"},
     )
     manifest["spec"]["data"] |= {"promptsPerStep": 8, "samplesPerPrompt": 8, "concurrency": 32}
-    # A step takes about a third of a second, so that what is measured is the recovery and not the wait for a batch.
     return ClusterJob.create(running, manifest)
 
 
-def measure(job: ClusterJob, fault: str) -> float:
-    """Strike once and time the next optimizer step."""
-    _settle(job)
-    epoch = job.status.epoch
-    training_stops = fault != "rollout-pod" or job.read().spec.recovery.strategy == "WholeJob"
-    struck = STRIKES[fault](job)
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        for step in _curve(job):
-            later = step["epoch"] > epoch if training_stops else True
-            if later and step["time"] > struck:
-                faults.mend(job)
-                return float(step["time"] - struck)
-        time.sleep(0.1)
-    raise TimeoutError(f"{fault}: no step within {DEADLINE_SECONDS:.0f} s")
+def attempt(job: ClusterJob, row: Row, strategy: Strategy) -> Outcome:
+    """Play a row; a job that is not over it in time is a complaint."""
+    try:
+        settled(job, STANDBY_SECONDS)
+        return play(job, row)
+    except (TimeoutError, RuntimeError, OSError, LookupError) as error:
+        return Outcome(row, strategy, None, None, (f"{type(error).__name__}: {error}",))
 
 
-def _settle(job: ClusterJob) -> None:
-    """Wait until nothing is missing and the standby has had time to load."""
-    job.wait(lambda s: not s.recovering and s.epoch > 0, "recovery", DEADLINE_SECONDS)
-    wanted = job.read().spec.rollout.replicas
-    job.wait(lambda s: sum(p.admitted for p in s.pods) >= wanted, "engines", DEADLINE_SECONDS)
-    time.sleep(STANDBY_SECONDS)
-    start = job.step()
-    job.until_step(start + SETTLE_STEPS, DEADLINE_SECONDS)
-    assert not has_ended(job.status)
+def line(outcome: Outcome) -> str:
+    """One outcome for people."""
+    text = (
+        f"{outcome.row.name:24s} {outcome.strategy:9s} detected {_seconds(outcome.detection_seconds)}, "
+        f"next step {_seconds(outcome.step_seconds)}"
+    )
+    return text + "".join(f"\n    DOES NOT HOLD: {complaint}" for complaint in outcome.complaints)
 
 
-def _curve(job: ClusterJob) -> list[dict[str, Any]]:
-    """Committed steps, from the managers; empty while they are away."""
-    for manager in job.playing(Role.MANAGER):
-        try:
-            with urllib.request.urlopen(f"http://{manager['address']}:8300/v1/curve", timeout=2) as response:
-                return list(json.load(response))
-        except (OSError, ValueError):
-            continue
-    return []
-
-
-def table(found: list[Measurement]) -> str:
-    """Median and maximum of each fault, and how many times slower WholeJob is."""
-    lines = [f"{'fault':14s} {'RoleBased median (max)':>24s} {'WholeJob median (max)':>24s} {'ratio':>7s} {'aim':>6s}"]
-    for fault in dict.fromkeys(each.fault for each in found):
-        by_role, whole = _times(found, "RoleBased", fault), _times(found, "WholeJob", fault)
+def table(found: Sequence[Outcome]) -> str:
+    """Medians and maxima of each row, and how many times slower WholeJob is."""
+    head = (
+        f"{'row':24s} {'detection':>10s} {'RoleBased median (max)':>24s} {'WholeJob median (max)':>24s} {'ratio':>7s}"
+    )
+    lines = [f"{head} {'aim':>5s}  holds"]
+    for row in dict.fromkeys(each.row for each in found):
+        mine = [each for each in found if each.row == row and each.strategy is Strategy.ROLE_BASED]
+        by_role, whole = _times(mine), _times(each for each in found if each.row == row and each not in mine)
         ratio = f"{statistics.median(whole) / statistics.median(by_role):6.1f}x" if by_role and whole else "-"
-        aim = f"{TARGETS[fault]:.0f} s" if fault in TARGETS else "-"
-        lines.append(f"{fault:14s} {_summary(by_role):>24s} {_summary(whole):>24s} {ratio:>7s} {aim:>6s}")
+        aim = f"{TARGETS[row.name]:.0f} s" if row.name in TARGETS else "-"
+        detections = [each.detection_seconds for each in mine if each.detection_seconds is not None]
+        detection = _seconds(statistics.median(detections) if detections else None)
+        holds = "no" if any(each.complaints for each in mine) else "yes"
+        times = f"{_summary(by_role):>24s} {_summary(whole):>24s} {ratio:>7s}"
+        lines.append(f"{row.name:24s} {detection:>10s} {times} {aim:>5s}  {holds}")
     return "\n".join(lines)
 
 
-def _times(found: list[Measurement], strategy: str, fault: str) -> list[float]:
-    return [each.seconds for each in found if (each.strategy, each.fault) == (strategy, fault)]
+def _record(outcome: Outcome) -> dict[str, object]:
+    return {
+        "strategy": outcome.strategy,
+        "row": outcome.row.name,
+        "detectionSeconds": outcome.detection_seconds,
+        "seconds": outcome.step_seconds,
+        "complaints": outcome.complaints,
+    }
+
+
+def _times(outcomes: Iterable[Outcome]) -> list[float]:
+    return [each.step_seconds for each in outcomes if each.step_seconds is not None]
 
 
 def _summary(times: list[float]) -> str:
     return f"{statistics.median(times):.2f} s ({max(times):.2f} s)" if times else "-"
+
+
+def _seconds(seconds: float | None) -> str:
+    return f"{seconds:.2f} s" if seconds is not None else "-"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Faults on a real cluster: only the role that failed restarts, and nothing is lost or trained twice.
 
-The tests are the life of one job and run in this order.
+A dozen rows of the fault matrix (`make faults` plays them all) and what needs a story of its own. The tests are the
+life of one job and run in this order.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import urllib.request
@@ -14,8 +16,14 @@ from typing import Any
 import pytest
 
 from robustrl_api.names import Role
-from robustrl_e2e import cluster, faults
+from robustrl_e2e import cluster
 from robustrl_e2e.cluster_job import ClusterJob, sample
+from robustrl_e2e.hand import ClusterHand, leader
+from robustrl_e2e.play import audit, play, settled
+from robustrl_operator.cli.main import main
+from robustrl_operator.faults.kind import FaultKind
+from robustrl_operator.faults.matrix import Place, Row, rows
+from robustrl_operator.faults.strike import strike
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -29,6 +37,11 @@ HANGS_ARE_FOUND_SOON = {
     "manager": {"unansweredSeconds": 8},
     "probeSeconds": 2,
 }
+CHOSEN = (
+    "worker", "worker of rank 0", "worker-hang", "worker-exception", "engine", "engine-hang", "trainer-agent",
+    "trainer-pod", "rollout-pod", "managers", "manager-pod", "trainer-drain",
+)  # fmt: skip
+ROWS = [row for row in rows(Place.CLUSTER) if row.name in CHOSEN]
 
 
 @pytest.fixture(scope="module")
@@ -36,23 +49,27 @@ def job(running: cluster.Cluster) -> Iterator[ClusterJob]:
     """A job with a small batch, so that two cores can play eight machines."""
     manifest = sample("faults", steps=100_000)
     manifest["spec"]["detection"] = HANGS_ARE_FOUND_SOON
+    manifest["spec"]["faultInjection"] = {"mode": "Allowed"}
     manifest["spec"]["data"] |= {"promptsPerStep": 8, "samplesPerPrompt": 8, "concurrency": 32}
     job = ClusterJob.create(running, manifest)
     yield job
     job.delete()
 
 
-def settled(job: ClusterJob) -> ClusterJob:
-    """Wait until the job has all it wants and makes steps."""
-    faults.mend(job)
-    wanted = job.read().spec.rollout.replicas
-    job.wait(
-        lambda s: s.epoch > 0 and not s.recovering and sum(pod.admitted for pod in s.pods) >= wanted,
-        "all roles",
-        SECONDS,
-    )
-    job.until_step(job.step() + 3, SECONDS)
-    return job
+@pytest.fixture
+def hand(job: ClusterJob) -> Iterator[ClusterHand]:
+    """On a job that is settled; what it broke is mended afterwards."""
+    settled(job)
+    hand = ClusterHand(job)
+    yield hand
+    hand.mend()
+
+
+def hit(hand: ClusterHand, kind: FaultKind) -> float:
+    """Strike; when that was."""
+    asyncio.run(strike(hand, kind))
+    assert hand.struck is not None
+    return hand.struck
 
 
 def uids(job: ClusterJob) -> dict[str, str]:
@@ -76,143 +93,86 @@ def recovered(job: ClusterJob, epoch: int) -> None:
     job.until_step(job.step() + 2, SECONDS)
 
 
-def test_a_killed_worker_restarts_in_place(job: ClusterJob) -> None:
+def test_there_are_the_rows_that_were_chosen() -> None:
+    assert {row.name for row in ROWS} == set(CHOSEN)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_fault_restarts_its_role_only(job: ClusterJob, row: Row) -> None:
     settled(job)
-    before, agents, epoch = uids(job), boots(job), job.status.epoch
-    faults.kill_worker(job)
-    recovered(job, epoch)
-    assert uids(job) == before
-    assert boots(job) == agents
-    assert job.status.epoch == epoch + 1
-    assert job.status.incidents[-1].cause == "WorkerExited"
+    outcome = play(job, row)
+    assert outcome.complaints == ()
 
 
-def test_rank_0_may_die_too(job: ClusterJob) -> None:
-    settled(job)
-    before, epoch = uids(job), job.status.epoch
-    faults.kill_worker(job, rank=0)
-    recovered(job, epoch)
-    assert uids(job) == before
-    assert job.status.epoch == epoch + 1
-
-
-def test_a_killed_engine_restarts_in_place_and_training_goes_on(job: ClusterJob) -> None:
-    settled(job)
-    before, epoch = uids(job), job.status.epoch
-    faults.kill_engine(job)
-    job.until_step(job.step() + 5, SECONDS)
-    settled(job)
-    assert (uids(job), job.status.epoch) == (before, epoch)
-
-
-def test_a_stopped_worker_is_found_and_restarts_in_place(job: ClusterJob) -> None:
-    settled(job)
-    before, agents, epoch = uids(job), boots(job), job.status.epoch
-    faults.stop_worker(job)
-    recovered(job, epoch)
-    assert (uids(job), boots(job)) == (before, agents)
-    assert job.status.incidents[-1].cause == "WorkerHung"
-
-
-def test_a_stopped_engine_is_found_and_restarts_in_place(job: ClusterJob) -> None:
-    settled(job)
-    before, agents, epoch = uids(job), boots(job), job.status.epoch
-    faults.stop_engine(job)
-    job.wait(lambda _: job.status.incidents[-1].cause == "EngineHung", "verdict", SECONDS)
-    settled(job)
-    assert (uids(job), boots(job), job.status.epoch) == (before, agents, epoch)
-
-
-def test_a_deleted_trainer_pod_is_replaced_by_a_rollout(job: ClusterJob) -> None:
-    settled(job)
+def test_a_lost_trainer_comes_back_as_a_rollout(job: ClusterJob, hand: ClusterHand) -> None:
     before, epoch = uids(job), job.status.epoch
     lost = job.playing(Role.TRAINER)[-1]["name"]
-    faults.delete_trainer(job)
+    hit(hand, FaultKind.TRAINER_POD)
     recovered(job, epoch)
-    members = [member.pod for member in job.status.members]
-    assert lost not in members
-    assert any("rollout" in name for name in members)
+    assert any("rollout" in member.pod for member in job.status.members)
     settled(job)
-    kept = {name: uid for name, uid in uids(job).items() if name in before}
-    assert kept == {name: uid for name, uid in before.items() if name != lost}
+    assert before.keys() - uids(job).keys() == {lost}
     (new,) = uids(job).keys() - before.keys()
     assert "rollout" in new, "the lost capacity returns as a rollout"
-    assert job.status.incidents[-1].cause == "PodLeaving"
-    assert "rule 7" in job.status.incidents[-1].decision, "the trainers handed over at a commit"
 
 
-def test_a_dead_trainer_node_costs_one_pod_while_rollouts_generate(job: ClusterJob) -> None:
-    settled(job)
+def test_a_dead_trainer_node_costs_one_pod_while_rollouts_generate(job: ClusterJob, hand: ClusterHand) -> None:
     before, agents, epoch = uids(job), boots(job), job.status.epoch
     lost = job.playing(Role.TRAINER)[-1]["name"]
-    tokens = progress(job)["tokens_total"]
-    faults.cut_trainer_power(job)
-    generated = [tokens]
+    generated = [progress(job)["tokens_total"]]
+    hit(hand, FaultKind.TRAINER)
     while job.take_sample().epoch == epoch:
         time.sleep(0.5)
         generated.append(progress(job)["tokens_total"])
     assert generated[-1] > generated[0], "rollouts generated nothing during the outage"
     recovered(job, epoch)
+    hand.mend()
     settled(job)
     survivors = before.keys() - {lost}
     assert {name: boots(job)[name] for name in survivors} == {name: agents[name] for name in survivors}
     assert job.status.epoch == epoch + 1
 
 
-def test_a_deleted_rollout_pod_does_not_touch_training(job: ClusterJob) -> None:
-    settled(job)
-    before, epoch = uids(job), job.status.epoch
-    lost = job.playing(Role.ROLLOUT)[0]["name"]
-    faults.delete_rollout(job)
-    job.until_step(job.step() + 3, SECONDS)
-    settled(job)
-    assert job.status.epoch == epoch
-    assert before.keys() - uids(job).keys() == {lost}
-
-
-@pytest.mark.parametrize("how", ["process", "pod"])
-def test_managers_restart_alone(job: ClusterJob, how: str) -> None:
-    settled(job)
-    others = {name: uid for name, uid in uids(job).items() if "manager" not in name}
-    epoch = job.status.epoch
-    if how == "process":
-        faults.kill_managers(job)
-    else:
-        faults.delete_manager(job)
-    job.until_step(job.step() + 3, SECONDS)
-    settled(job)
-    assert {name: uid for name, uid in uids(job).items() if "manager" not in name} == others
-    assert job.status.epoch == epoch
-
-
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.3, 1.0])
-def test_the_operator_may_die_in_the_middle_of_a_recovery(job: ClusterJob, delay_seconds: float) -> None:
-    settled(job)
+def test_the_operator_may_die_in_the_middle_of_a_recovery(
+    job: ClusterJob, hand: ClusterHand, delay_seconds: float
+) -> None:
     before, epoch = uids(job), job.status.epoch
-    faults.kill_worker(job)
+    hit(hand, FaultKind.WORKER)
     time.sleep(delay_seconds)
-    faults.delete_operator(job)
+    hit(hand, FaultKind.OPERATORS)
     recovered(job, epoch)
     settled(job)
     assert uids(job) == before
     assert job.status.epoch == epoch + 1
 
 
-def test_another_operator_takes_over_within_seconds(job: ClusterJob) -> None:
-    settled(job)
-    before, epoch = faults.leader(job), job.status.epoch
-    struck = faults.kill_leader(job)
-    while faults.leader(job) in ("", before):
+def test_another_operator_takes_over_within_seconds(job: ClusterJob, hand: ClusterHand) -> None:
+    before, epoch = leader(job), job.status.epoch
+    struck = hit(hand, FaultKind.LEADER)
+    while leader(job) in ("", before):
         assert time.time() - struck < TAKEOVER_SECONDS + ROOM_SECONDS, "nobody took over"
         time.sleep(0.1)
-    faults.kill_worker(job)
+    hit(hand, FaultKind.WORKER)
     recovered(job, epoch)
+
+
+def test_inject_follows_a_fault_on_purpose(
+    job: ClusterJob, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(job)
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(job.running.name)))
+    with pytest.raises(SystemExit) as ended:
+        main(["inject", "worker", "rank", "0", "--job", job.name, "--namespace", "default"])
+    said = capsys.readouterr().out
+    assert (ended.value.code, "over it" in said) == (0, True), said
+    status = job.status
+    assert status.injection is not None
+    assert status.incidents[-1].injection == status.injection.id
 
 
 def test_nothing_was_lost_or_trained_twice(job: ClusterJob) -> None:
     settled(job)
-    (manager,) = job.playing(Role.MANAGER)
-    with urllib.request.urlopen(f"http://{manager['address']}:8300/v1/audit", timeout=20) as response:
-        audit = json.load(response)
-    assert audit["ok"], audit
-    assert audit["trajectories"]["consumed"] >= 64 * 20
+    found = audit(job)
+    assert found.findings == ()
+    assert found.steps >= 20

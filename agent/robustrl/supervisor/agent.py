@@ -177,7 +177,7 @@ class Agent:
                 self._publisher,
             )
         if role is Role.MANAGER:
-            return ManagerRunner(self._config, self._state, self._launcher, self._managers, self._host)
+            return ManagerRunner(self._config, self._state, self._launcher, self._memory, self._managers, self._host)
         return RolloutRunner(
             self._config, self._state, self._launcher, self._memory, self._managers, self._publisher, self._host
         )

@@ -6,9 +6,11 @@ import asyncio
 import itertools
 import logging
 import random
+import signal
 from collections.abc import Awaitable, Callable
 
 from robustrl.exit_status import BAD_INPUT_STATUS
+from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.state import PodState
 from robustrl_api.control import Child, ChildState, Complaint, Exit
@@ -26,6 +28,7 @@ class Keeper:
     Args:
         name: what the process is, for people.
         launch: starts it.
+        memory: remembers the process for the agent that comes after this one.
         serve: what there is to do for it while it lives; cancelled at its end.
         complaint: the reason given when it exits because of what the user gave us.
     """
@@ -34,11 +37,13 @@ class Keeper:
         self,
         name: str,
         state: PodState,
+        memory: PodMemory,
         launch: Callable[[], Awaitable[Supervised]],
         serve: Callable[[], Awaitable[None]],
         complaint: str,
     ) -> None:
         self._name, self._state, self._launch, self._serve, self._complaint = name, state, launch, serve, complaint
+        self._memory = memory
         self._process: Supervised | None = None
         self._lives = itertools.count(1)
         self._ending = ""
@@ -48,6 +53,7 @@ class Keeper:
     async def run(self) -> None:
         """Run it until cancelled. The first restart is immediate: most exits do not happen twice."""
         loop = asyncio.get_running_loop()
+        self._tell_of_the_last()
         while True:
             began = loop.time()
             exit = await self._one_life()
@@ -60,9 +66,16 @@ class Keeper:
             if self._restarts > 1:
                 await asyncio.sleep(min(MAX_RESTART_SECONDS, 0.2 * 2**self._restarts) * random.uniform(0.5, 1.0))
 
+    def _tell_of_the_last(self) -> None:
+        """A process that died with an agent before this one is a fault like any other, and nobody else saw it."""
+        if left := self._memory.last_life():
+            lost = Exit(code=-signal.SIGKILL, message="the agent was restarted, its process with it", life=left)
+            self._set(ChildState.STARTING, lost)
+
     async def _one_life(self) -> Exit:
         """Run one process to its end."""
         self.life = f"{self._state.boot[:BOOT_LETTERS]}.{next(self._lives)}"
+        self._memory.mark_life(self.life)
         self._state.activity.reset()
         self._set(ChildState.STARTING, self._state.child.last_exit)
         try:
@@ -100,6 +113,7 @@ class Keeper:
         if self._process is not None:
             self._process.kill()
             await self._process.wait()
+        self._memory.mark_life("")
 
     def _set(self, state: ChildState, exit: Exit | None) -> None:
         self._state.child = Child(state=state, restarts=self._restarts, last_exit=exit, life=self.life)

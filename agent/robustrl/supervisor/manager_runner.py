@@ -10,6 +10,7 @@ import sys
 from robustrl.supervisor.keeper import Keeper
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
+from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.state import PodState
 from robustrl_api.control import Assignment
@@ -25,10 +26,18 @@ class ManagerRunner:
     """The managers' process of one pod."""
 
     def __init__(
-        self, config: PodConfig, state: PodState, launcher: Launcher, managers: ManagersClient, host: str
+        self,
+        config: PodConfig,
+        state: PodState,
+        launcher: Launcher,
+        memory: PodMemory,
+        managers: ManagersClient,
+        host: str,
     ) -> None:
         self._config, self._state, self._launcher, self._managers, self._host = config, state, launcher, managers, host
-        self._keeper = Keeper("the managers' process", state, self._launch, self._keep_informed, "BadUserFunction")
+        self._keeper = Keeper(
+            "the managers' process", state, memory, self._launch, self._keep_informed, "BadUserFunction"
+        )
         self._assignment: Assignment | None = None
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()

@@ -22,6 +22,7 @@ class PodMemory:
         self.weights = self.root / "weights"
         self.socket = self.root / "agent.sock"
         self._started = self.root / "started-epoch"
+        self._life = self.root / "last-life"
         self._strike = self.root / "last-strike"
 
     def prepare(self) -> str:
@@ -45,6 +46,16 @@ class PodMemory:
 
     def mark_started(self, epoch: int) -> None:
         self._started.write_text(str(epoch))
+
+    def last_life(self) -> str:
+        """The engine or managers that were started here and not stopped since; empty where there are none."""
+        try:
+            return self._life.read_text()
+        except OSError:
+            return ""
+
+    def mark_life(self, life: str) -> None:
+        self._life.write_text(life)
 
     def last_strike(self) -> str:
         """The last fault made on purpose that was begun here, by this agent or one before it."""

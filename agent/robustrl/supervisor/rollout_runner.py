@@ -48,7 +48,7 @@ class RolloutRunner:
         self._follower = WeightFollower(managers, publisher, memory.weights, state.pod)
         self._session = aiohttp.ClientSession()
         self._adapter = EngineAdapter(self._url, self._session)
-        self._keeper = Keeper("the engine", state, self._launch, self._serve, "BadEngine")
+        self._keeper = Keeper("the engine", state, memory, self._launch, self._serve, "BadEngine")
         self._tasks: list[asyncio.Task[None]] = []
         self._standby = False
         self._leaving = False
@@ -151,7 +151,6 @@ class RolloutRunner:
 
     async def _register(self) -> None:
         follower = self._follower
-        holder = self._publisher.address if follower.version else None
         answer = await self._managers.call(
             "PUT",
             f"/v1/engines/{self._state.pod}",
@@ -160,7 +159,6 @@ class RolloutRunner:
                 "url": self._url,
                 "version": follower.version,
                 "state": LEAVING if self._leaving else follower.state,
-                "holder": str(holder) if holder else None,
             },
         )
         was = (self._state.version, self._state.admitted)

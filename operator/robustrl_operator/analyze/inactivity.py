@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from robustrl_api.control import IDLE, AgentReport
+from robustrl_api.control import IDLE, AgentReport, ChildState
 from robustrl_api.names import Role
 from robustrl_api.spec import TrainerDetection
 from robustrl_operator.analyze import devices
@@ -58,11 +58,11 @@ def _lease(view: JobView, report: AgentReport, role: Role) -> timedelta | None:
 def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
     """Work that stands still for longer than it may: suspect, and failed once the probe got no answer."""
     idle = report.activity.idle_seconds
-    if idle == 0 or _lasted(view, pod, idle) < _patience(view, role):
+    if idle == 0 or _lasted(view, pod, idle) < _patience(view, role, report):
         return None
     text = f"{pod.name}: {report.activity.idle_text}, for {idle:.0f} s"
     since = view.reports[pod.uid].at - timedelta(seconds=idle)
-    return _confirm(view, pod, CAUSES[role], text, since, _patience(view, role))
+    return _confirm(view, pod, CAUSES[role], text, since, _patience(view, role, report))
 
 
 def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
@@ -100,13 +100,15 @@ def _confirm(
     return Verdict(Health.SUSPECT, cause, text, ask=Question.WORKS) if again else None
 
 
-def _patience(view: JobView, role: Role) -> timedelta:
+def _patience(view: JobView, role: Role, report: AgentReport) -> timedelta:
     detection = view.spec.detection
     if role is Role.TRAINER:
         return learned(detection.trainer, detection.trainer.idle_seconds, _shown(view, IDLE))
     if role is Role.ROLLOUT:
         return timedelta(seconds=detection.rollout.zero_throughput_seconds)
-    return timedelta(seconds=detection.manager.unanswered_seconds)
+    # Managers that have never answered in this life are still starting: that can take as long as for a pod.
+    starting = report.child.state is ChildState.STARTING
+    return timedelta(seconds=detection.startup_seconds if starting else detection.manager.unanswered_seconds)
 
 
 def _ceiling(view: JobView) -> timedelta:

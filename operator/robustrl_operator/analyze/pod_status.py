@@ -20,6 +20,10 @@ def judge(view: JobView, pod: PodView) -> Verdict | None:
         return Verdict(Health.FAILED, Cause.POD_DELETED, f"pod {pod.name} is being deleted", scope)
     if pod.phase == "Failed":
         return Verdict(Health.FAILED, _cause(pod.reason), _evidence(pod), Scope.POD)
+    if view.committed_step() > 0:
+        # What worked before is more likely to be out of reach for a while than wrong: the kubelet keeps trying, and a
+        # pod that does not start in time is replaced (`silence`). A job that trains does not end because of it.
+        return None
     if pod.waiting in BAD_IMAGE:
         text = f"image of {pod.name} cannot be pulled ({pod.waiting}): {pod.message}"
         return Verdict(Health.FAILED, Cause.BAD_IMAGE, text, Scope.POD)

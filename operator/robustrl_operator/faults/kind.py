@@ -22,6 +22,8 @@ class FaultKind(StrEnum):
     TRAINER_POD = "trainer-pod"
     TRAINER = "trainer"
     TRAINER_FREEZE = "trainer-freeze"
+    TRAINER_CUT = "trainer-cut"
+    TRAINER_DRAIN = "trainer-drain"
     TRAINERS = "trainers"
     ENGINE = "engine"
     ENGINE_HANG = "engine-hang"
@@ -35,6 +37,9 @@ class FaultKind(StrEnum):
     MANAGER_AGENT = "manager-agent"
     MANAGER_POD = "manager-pod"
     MANAGER = "manager"
+    OPERATORS = "operators"
+    LEADER = "leader"
+    API_SERVER = "api-server"
 
 
 class Means(StrEnum):
@@ -46,10 +51,22 @@ class Means(StrEnum):
     """Its machine loses power: nobody says goodbye, nothing comes back."""
     FREEZE = "Freeze"
     """Its machine answers nobody for `FREEZE_SECONDS`, then goes on as if nothing had happened."""
+    CUT_LINK = "CutLink"
+    """Its node is unplugged for `CUT_SECONDS`: all on it runs on, and nobody can reach it."""
+    DRAIN = "Drain"
+    """Its node is drained, as `kubectl drain` does."""
+    DELETE_OPERATORS = "DeleteOperators"
+    """Every operator's pod is deleted at once."""
+    KILL_LEADER = "KillLeader"
+    """The operator that leads is taken away without a goodbye."""
+    STOP_API = "StopApi"
+    """The API server answers nobody for `API_SECONDS`."""
 
 
 Deed = Harm | Means
 FREEZE_SECONDS = 20.0
+CUT_SECONDS = 60.0
+API_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +74,13 @@ class Anatomy:
     """How a kind strikes.
 
     Attributes:
+        role: whose pod is struck; None where it is none of the job's pods but what surrounds them.
         what: the fault, for people.
         every: whether all pods of the role are struck, and not one of them.
         also: another role of which one pod is struck in the same way, the one that would be promoted last.
     """
 
-    role: Role
+    role: Role | None
     deed: Deed
     what: str
     every: bool = False
@@ -71,7 +89,7 @@ class Anatomy:
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """One thing done to one pod."""
+    """One thing done to one pod; the pod is empty where the harm is to what surrounds the job."""
 
     pod: str
     deed: Deed
@@ -89,6 +107,8 @@ KINDS: dict[FaultKind, Anatomy] = {
     K.TRAINER_POD: Anatomy(T, Means.DELETE, "a trainer's pod is deleted"),
     K.TRAINER: Anatomy(T, Means.CUT_POWER, "a trainer's machine loses power"),
     K.TRAINER_FREEZE: Anatomy(T, Means.FREEZE, "a trainer's machine answers nobody for 20 s and comes back"),
+    K.TRAINER_CUT: Anatomy(T, Means.CUT_LINK, "a trainer's node is cut off for 60 s and comes back"),
+    K.TRAINER_DRAIN: Anatomy(T, Means.DRAIN, "a trainer's node is drained"),
     K.TRAINERS: Anatomy(T, Means.CUT_POWER, "the machines of all trainers lose power at once", every=True),
     K.ENGINE: Anatomy(R, Harm.KILL, "an engine is killed (SIGKILL)"),
     K.ENGINE_HANG: Anatomy(R, Harm.STOP, "an engine stops (SIGSTOP)"),
@@ -104,6 +124,9 @@ KINDS: dict[FaultKind, Anatomy] = {
     K.MANAGER_AGENT: Anatomy(M, Harm.KILL_AGENT, "the managers' agent dies, and its container with it"),
     K.MANAGER_POD: Anatomy(M, Means.DELETE, "the managers' pod is deleted"),
     K.MANAGER: Anatomy(M, Means.CUT_POWER, "the managers' machine loses power"),
+    K.OPERATORS: Anatomy(None, Means.DELETE_OPERATORS, "every operator's pod is deleted"),
+    K.LEADER: Anatomy(None, Means.KILL_LEADER, "the operator that leads dies without a goodbye"),
+    K.API_SERVER: Anatomy(None, Means.STOP_API, "the API server answers nobody for 30 s"),
 }
 
 
@@ -118,6 +141,8 @@ def aim(kind: FaultKind, playing: Callable[[Role], list[str]], index: int = -1) 
         LookupError: there is no such pod now.
     """
     anatomy = KINDS[kind]
+    if anatomy.role is None:
+        return (Blow("", anatomy.deed),)
     pods = playing(anatomy.role)
     if not -len(pods) <= index < len(pods):
         raise LookupError(f"there is no {anatomy.role} {'to strike' if index < 0 else index} now")

@@ -1,15 +1,37 @@
 """The fault matrix: what each fault is taken for, what restarts because of it, and what must not.
 
 One table for the docs page, the local runner and the runner on the cluster. What holds for every row besides: no role
-outside the scope restarts, the job goes on to its end, nothing is lost or trained twice.
+outside the scope restarts, the job goes on, nothing is lost or trained twice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from robustrl_operator.analyze import Cause
 from robustrl_operator.faults.kind import FaultKind
+
+
+class Place(StrEnum):
+    """Where a row can be played."""
+
+    LOCAL = "local"
+    CLUSTER = "cluster"
+
+
+class Moment(StrEnum):
+    """When a fault strikes."""
+
+    ANY = "any"
+    FIRST_STEP = "first step"
+    """Before the job has made a step."""
+    SAME_STEP = "same step"
+    """And again as soon as the trainers are at work again, before they have made the step."""
+
+
+EVERYWHERE = frozenset(Place)
+LOCAL, CLUSTER = frozenset({Place.LOCAL}), frozenset({Place.CLUSTER})
 
 
 @dataclass(frozen=True)
@@ -19,57 +41,85 @@ class Row:
     Attributes:
         what: the fault, for people.
         causes: verdicts that it may be given; which one comes first can depend on who notices first.
-        rule: the recovery rule that answers it (DESIGN section 11).
+        rule: the recovery rule that answers it (DESIGN section 11); empty where it is no fault of the job's.
         epochs: by how much the trainers' epoch rises.
         index: which of the role's pods is struck.
         keeps_pod: whether the pods that were struck go on.
         keeps_agent: whether the agents in them go on too.
         incidents: faults put on record.
+        whole_job: whether every pod is replaced.
+        seconds: how long it lasts; what must follow is looked at afterwards.
     """
 
     kind: FaultKind
     what: str
-    causes: tuple[Cause, ...]
-    rule: str
+    causes: tuple[Cause, ...] = ()
+    rule: str = ""
     epochs: int = 0
     index: int = -1
     keeps_pod: bool = True
     keeps_agent: bool = True
     incidents: int = 1
+    places: frozenset[Place] = EVERYWHERE
+    moment: Moment = Moment.ANY
+    whole_job: bool = False
+    seconds: float = 0.0
 
     @property
     def name(self) -> str:
+        if self.moment is not Moment.ANY:
+            return f"{self.kind} in the {self.moment}"
         return f"{self.kind} of rank {self.index}" if self.index >= 0 else str(self.kind)
 
 
-AGENT_GONE = (Cause.WORKER_EXITED, Cause.PEER_LOST)
+EXITED = (Cause.WORKER_EXITED,)
+EXITS = (Cause.WORKER_EXITED, Cause.PEER_LOST)
 POD_GONE = (Cause.POD_DELETED,)
+LEAVING = (Cause.POD_LEAVING,)
 MACHINE_GONE = (Cause.HEARTBEAT_LOST, Cause.NODE_LOST, Cause.POD_DELETED)
+K = FaultKind
 
 MATRIX: tuple[Row, ...] = (
-    Row(FaultKind.WORKER, "training process killed", (Cause.WORKER_EXITED,), "2", epochs=1),
-    Row(FaultKind.WORKER, "training process of rank 0 killed", (Cause.WORKER_EXITED,), "2", epochs=1, index=0),
-    Row(FaultKind.WORKER_HANG, "training process stopped (SIGSTOP)", (Cause.WORKER_HUNG,), "2", epochs=1),
-    Row(FaultKind.ENGINE, "engine killed", (Cause.ENGINE_EXITED,), "1"),
-    Row(FaultKind.ENGINE_HANG, "engine stopped (SIGSTOP)", (Cause.ENGINE_HUNG,), "1"),
-    Row(FaultKind.MANAGERS, "managers' process killed", (Cause.MANAGER_EXITED,), "5"),
-    Row(FaultKind.MANAGERS_HANG, "managers' process stopped (SIGSTOP)", (Cause.MANAGER_HUNG,), "5"),
-    Row(FaultKind.TRAINER_AGENT, "trainer's agent killed", AGENT_GONE, "2", epochs=1, keeps_agent=False),
-    Row(FaultKind.ROLLOUT_POD, "rollout pod deleted", POD_GONE, "1", keeps_pod=False),
-    Row(FaultKind.TRAINER_POD, "trainer pod deleted", (Cause.POD_LEAVING,), "7", epochs=1, keeps_pod=False),
-    Row(FaultKind.MANAGER_POD, "manager pod deleted", POD_GONE, "5", keeps_pod=False),
-    Row(FaultKind.ROLLOUT, "rollout's machine dead", MACHINE_GONE, "1", keeps_pod=False),
-    Row(FaultKind.TRAINER, "machine of rank 0 dead", MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False),
-    Row(FaultKind.TRAINER, "trainer's machine dead", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
-    Row(
-        FaultKind.TRAINER_FREEZE, "trainer's machine answers nobody for 20 s and comes back", MACHINE_GONE, "3",
-        epochs=1, keeps_pod=False,
-    ),
-    Row(
-        FaultKind.TRAINER_AND_ROLLOUT, "machines of a trainer and a rollout dead at once", MACHINE_GONE, "3",
-        epochs=1, keeps_pod=False, incidents=2,
-    ),
-    Row(
-        FaultKind.TRAINERS, "machines of all trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False,
-    ),
+    Row(K.WORKER, "training process killed in the job's first step", EXITED, "4a", epochs=1,
+        moment=Moment.FIRST_STEP, whole_job=True, keeps_pod=False, places=LOCAL),
+    Row(K.WORKER, "training process killed", EXITED, "2", epochs=1),
+    Row(K.WORKER, "training process of rank 0 killed", EXITED, "2", epochs=1, index=0),
+    Row(K.WORKERS, "training processes of all trainers killed at once", EXITS, "2", epochs=1),
+    Row(K.WORKER_HANG, "training process stopped (SIGSTOP), the others hang in a collective", (Cause.WORKER_HUNG,), "2",
+        epochs=1),
+    Row(K.WORKER_EXCEPTION, "exception in a training process, once", EXITS, "2", epochs=1),
+    Row(K.WORKER_MEMORY, "training process gets no more memory", EXITS, "2", epochs=1),
+    Row(K.ENGINE, "engine killed", (Cause.ENGINE_EXITED,), "1"),
+    Row(K.ENGINE_HANG, "engine stopped (SIGSTOP)", (Cause.ENGINE_HUNG,), "1"),
+    Row(K.ENGINE_SLOW, "engine slow for 15 s", incidents=0, seconds=15.0),
+    Row(K.MANAGERS, "managers' process killed", (Cause.MANAGER_EXITED,), "5"),
+    Row(K.MANAGERS_HANG, "managers' process stopped (SIGSTOP)", (Cause.MANAGER_HUNG,), "5"),
+    Row(K.TRAINER_AGENT, "trainer's agent killed", EXITS, "2", epochs=1, keeps_agent=False),
+    Row(K.ROLLOUT_AGENT, "rollout's agent killed", (Cause.ENGINE_EXITED,), "1", keeps_agent=False),
+    Row(K.MANAGER_AGENT, "managers' agent killed", (Cause.MANAGER_EXITED,), "5", keeps_agent=False),
+    Row(K.ROLLOUT_POD, "rollout pod deleted", POD_GONE, "1", keeps_pod=False),
+    Row(K.TRAINER_POD, "trainer pod deleted", LEAVING, "7", epochs=1, keeps_pod=False),
+    Row(K.TRAINER_DRAIN, "trainer's node drained", LEAVING, "7", epochs=1, keeps_pod=False, places=CLUSTER),
+    Row(K.MANAGER_POD, "manager pod deleted", POD_GONE, "5", keeps_pod=False),
+    Row(K.ROLLOUT, "rollout's machine dead", MACHINE_GONE, "1", keeps_pod=False),
+    Row(K.MANAGER, "managers' machine dead", MACHINE_GONE, "5", keeps_pod=False),
+    Row(K.TRAINER, "machine of rank 0 dead", MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False),
+    Row(K.TRAINER, "trainer's machine dead", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
+    Row(K.TRAINER_FREEZE, "trainer's machine answers nobody for 20 s and comes back", MACHINE_GONE, "3", epochs=1,
+        keeps_pod=False, places=LOCAL),
+    Row(K.TRAINER_CUT, "trainer's node cut off for 60 s and back", MACHINE_GONE, "3", epochs=1, keeps_pod=False,
+        places=CLUSTER, seconds=60.0),
+    Row(K.TRAINER_AND_ROLLOUT, "machines of a trainer and a rollout dead at once", MACHINE_GONE, "3", epochs=1,
+        keeps_pod=False, incidents=2),
+    Row(K.TRAINERS, "machines of all trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
+    Row(K.WORKER, "training process killed twice in one step", EXITS, "4", epochs=2, incidents=2,
+        moment=Moment.SAME_STEP, whole_job=True, keeps_pod=False, places=LOCAL),
+    Row(K.OPERATORS, "every operator's pod deleted", incidents=0, places=CLUSTER),
+    Row(K.LEADER, "the operator that leads dies, another takes over", incidents=0, places=CLUSTER),
+    Row(K.API_SERVER, "API server answers nobody for 30 s", incidents=0, places=CLUSTER, seconds=30.0),
 )  # fmt: skip
+
+
+def rows(place: Place) -> tuple[Row, ...]:
+    """The rows that can be played at a place."""
+    return tuple(row for row in MATRIX if place in row.places)

@@ -63,7 +63,7 @@ class LocalBody:
         self.events: list[tuple[float, Event]] = []
         self._folder.logs.mkdir(parents=True, exist_ok=True)
 
-    means = frozenset(Means)
+    means = frozenset({Means.DELETE, Means.CUT_POWER, Means.FREEZE})
 
     # What the brain sees.
 

@@ -80,6 +80,12 @@ def test_a_worker_of_an_older_epoch_is_not_judged() -> None:
     assert analyze(view)[f"uid-{TRAINER}"].ask is Question.NONE
 
 
+@pytest.mark.parametrize(("seconds", "asked_for"), [(599, Question.NONE), (601, Question.WORKS)])
+def test_managers_that_still_start_have_as_long_as_a_pod(seconds: float, asked_for: Question) -> None:
+    view = saying(running_job(), MANAGER, Child(state=ChildState.STARTING), ago=0, activity=idle(seconds))
+    assert analyze(view)[f"uid-{MANAGER}"].ask is asked_for
+
+
 LEARNED = TrainerDetection(learned_multiple=10, learned_floor_seconds=30)
 
 

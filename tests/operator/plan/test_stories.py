@@ -305,6 +305,21 @@ def test_bad_image_ends_the_job_naming_it(role: Role) -> None:
     assert field in failure.message, "rollouts without a template have the trainer's"
 
 
+@pytest.mark.parametrize("role", [Role.ROLLOUT, Role.MANAGER])
+def test_a_job_that_trains_outlives_a_registry_that_is_away(role: Role) -> None:
+    world = started(World(job(steps=100_000)))
+    world.broken_image = lambda create: True
+    lost = world.of_role(role)[0]
+    world.delete_pod(lost)
+    world.until(lambda w: any(p.view.waiting for p in w.pods.values())).run(60)
+    assert not has_ended(world.status)
+    pending = [p for p in world.pods.values() if p.waiting]
+    assert len(pending) == 1, "one pod waits for its image, and none is made and taken away again and again"
+    pending[0].waiting = ""
+    world.until(lambda w: w.holds(ConditionType.READY))
+    assert world.status.epoch == 1
+
+
 def test_suspend_gives_everything_back_and_resume_goes_on() -> None:
     world = started()
     world.wish(suspend=True)

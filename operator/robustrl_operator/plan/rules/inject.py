@@ -77,11 +77,12 @@ def _accept(draft: Draft, request: Request) -> Draft:
     """
     _check_allowed(draft, request)
     kind = FaultKind(request.kind)
-    targets = _targets(draft, kind, request.target)
-    if KINDS[kind].deed in set(Means) - draft.view.means:
+    anatomy = KINDS[kind]
+    if anatomy.role is None or anatomy.deed in set(Means) - draft.view.means:
         raise Refused(_impossible(kind))
+    targets = _targets(draft, kind, anatomy.role, request.target)
     taken = _status(draft, request, InjectionStage.STRIKING)
-    injection = taken.model_copy(update={"targets": targets, "role": KINDS[kind].role.value})
+    injection = taken.model_copy(update={"targets": targets, "role": anatomy.role.value})
     draft = draft.set(injection=injection).tell(EventReason.FAULT_INJECTED, _words(injection), warning=True)
     return _strike_from_outside(draft)
 
@@ -97,11 +98,10 @@ def _check_allowed(draft: Draft, request: Request) -> None:
         raise Refused("the job has ended" if draft.ended else "the job is suspended")
 
 
-def _targets(draft: Draft, kind: FaultKind, target: str) -> tuple[InjectionTarget, ...]:
+def _targets(draft: Draft, kind: FaultKind, role: Role, target: str) -> tuple[InjectionTarget, ...]:
     def playing(role: Role) -> list[str]:
         return _playing(draft, role)
 
-    role = KINDS[kind].role
     try:
         blows = aim(kind, playing, index_of(target, role, playing(role)))
     except LookupError as error:
@@ -119,8 +119,9 @@ def _playing(draft: Draft, role: Role) -> list[str]:
 
 def _impossible(kind: FaultKind) -> str:
     return (
-        f"{kind} harms a machine, and the machines here are not the operator's to harm; it can be done to a job "
-        "that `robustrl run` runs, and a deleted pod (trainer-pod, rollout-pod, manager-pod) comes nearest to it"
+        f"{kind} harms a machine or the cluster itself, which are not the operator's to harm. What is done to machines "
+        "can be seen in a job that `robustrl run` runs; a deleted pod (trainer-pod, rollout-pod, manager-pod) comes "
+        "nearest to it"
     )
 
 

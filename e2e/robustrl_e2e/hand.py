@@ -1,0 +1,132 @@
+"""What faults can do to a job on the development cluster, and to the cluster itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import signal
+import threading
+import time
+
+from robustrl_api.control import Harm
+from robustrl_api.injection import Request
+from robustrl_api.names import ANNOTATION_INJECT, Role
+from robustrl_e2e import cluster
+from robustrl_e2e.cluster import machine
+from robustrl_e2e.cluster_job import ClusterJob
+from robustrl_e2e.stack import NAMESPACE
+from robustrl_operator.faults.kind import API_SECONDS, CUT_SECONDS, KINDS, Blow, FaultKind, Means
+
+# Runs in the pod: signals the process under the agent's care, which leads a session of its own, and says when.
+_SIGNAL_CHILD = """
+import os, sys, time
+def stat(pid):
+    return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+child = next(pid for pid in pids if stat(pid)[1] == "1" and stat(pid)[3] == str(pid))
+now = time.time()
+os.kill(child, int(sys.argv[1]))
+print(now)
+"""
+_SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
+
+
+class ClusterHand:
+    """A `Hand` on real machines, whose power and cables it holds.
+
+    Attributes:
+        struck: when the first blow fell, in seconds since the epoch; None before.
+    """
+
+    def __init__(self, job: ClusterJob) -> None:
+        self._job = job
+        self.struck: float | None = None
+        self._later: list[threading.Timer] = []
+
+    def playing(self, role: Role) -> list[str]:
+        return [pod["name"] for pod in self._job.playing(role)]
+
+    async def do(self, blow: Blow) -> None:
+        when = await asyncio.to_thread(self._do, blow)
+        self.struck = self.struck or when
+
+    def _do(self, blow: Blow) -> float:
+        if isinstance(blow.deed, Harm):
+            return self._signal(blow) if blow.deed in _SIGNALS else self._inject(blow)
+        when = time.time()
+        self._from_outside(blow.pod, blow.deed)
+        return when
+
+    def _signal(self, blow: Blow) -> float:
+        assert isinstance(blow.deed, Harm)
+        command = ("env", "-u", "PYTHONPATH", "python3", "-c", _SIGNAL_CHILD, str(int(_SIGNALS[blow.deed])))
+        return float(self._job.execute(blow.pod, *command))
+
+    def _inject(self, blow: Blow) -> float:
+        """What only the agent can do is asked of it, as `robustrl inject` does."""
+        kind = next(kind for kind, anatomy in KINDS.items() if self._fits(kind, blow))
+        request = Request(id=secrets.token_hex(4), kind=kind, target=blow.pod).model_dump_json(by_alias=True)
+        when = time.time()
+        patch = {"metadata": {"annotations": {ANNOTATION_INJECT: request}}}
+        self._job.kubectl("patch", "rljob", self._job.name, "--type", "merge", "-p", json.dumps(patch))
+        return when
+
+    def _fits(self, kind: FaultKind, blow: Blow) -> bool:
+        role = KINDS[kind].role
+        return KINDS[kind].deed is blow.deed and role is not None and blow.pod in self.playing(role)
+
+    def _from_outside(self, pod: str, means: Means) -> None:
+        running = self._job.running
+        if means is Means.DELETE:
+            self._job.api.delete(f"/api/v1/namespaces/default/pods/{pod}")
+        elif means is Means.CUT_POWER:
+            cluster.kill_node(running, self._node(pod))
+        elif means is Means.CUT_LINK:
+            node = self._node(pod)
+            cluster.cut_node(running, node)
+            self._after(CUT_SECONDS, lambda: cluster.heal_node(running, node))
+        elif means is Means.DRAIN:
+            self._drain(self._node(pod))
+        elif means is Means.DELETE_OPERATORS:
+            selector = "app.kubernetes.io/name=robustrl-operator"
+            self._job.kubectl("-n", NAMESPACE, "delete", "pod", "-l", selector, "--wait=false")
+        elif means is Means.KILL_LEADER:
+            name = leader(self._job)
+            self._job.kubectl("-n", NAMESPACE, "delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
+        elif means is Means.STOP_API:
+            self._after(0.0, lambda: cluster.stop_api(running, API_SECONDS))
+        else:
+            raise ValueError(f"{means} cannot be done on the cluster")
+
+    def _node(self, pod: str) -> str:
+        return str(next(each["node"] for each in self._job.pods() if each["name"] == pod))
+
+    def _drain(self, node: str) -> None:
+        self._job.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=90s")
+
+    def _after(self, seconds: float, act: object) -> None:
+        assert callable(act)
+        timer = threading.Timer(seconds, act)
+        timer.start()
+        self._later.append(timer)
+
+    def mend(self) -> None:
+        """See out what lasts for a while, boot every machine that is down, and let pods onto every node again."""
+        for timer in self._later:
+            timer.join()
+        self._later.clear()
+        running = self._job.running
+        for node in running.node_names:
+            if not machine.alive(running.worker(node)):
+                cluster.revive_node(running, node)
+            with contextlib.suppress(RuntimeError):
+                self._job.kubectl("uncordon", node)
+        self.struck = None
+
+
+def leader(job: ClusterJob) -> str:
+    """The operator's pod that leads; empty between two leaders."""
+    lease = job.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/robustrl-operator")
+    return str(lease["spec"].get("holderIdentity") or "")

@@ -1,0 +1,99 @@
+"""Faults that a restart of the trainers would meet again: in the first step, twice in one step, and in the script."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.local.conftest import example, running
+from tests.local.watching import (
+    DETECTION,
+    RECOVERY_SECONDS,
+    SMALL_BATCH,
+    START_SECONDS,
+    STEPS_BETWEEN,
+    agents,
+    audit,
+    judge_incidents,
+    until_well,
+)
+
+from robustrl_api.control import ChildState
+from robustrl_api.job import RLJob
+from robustrl_api.status import ConditionType, Truth, holds
+from robustrl_operator.faults.matrix import Moment, Place, Row, rows
+from robustrl_operator.local.run import LocalRun
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
+
+SCRIPT = Path(__file__).parent / "scripts/faulty.py"
+ROWS = [row for row in rows(Place.LOCAL) if row.moment is not Moment.ANY]
+
+
+async def until_at_work(run: LocalRun, epoch: int) -> None:
+    """Until every trainer of an epoch has restored and is about to make its step."""
+    async with asyncio.timeout(START_SECONDS):
+        while not are_at_work(run, epoch):  # noqa: ASYNC110 - what the agents say, which calls nobody
+            await asyncio.sleep(0.005)
+
+
+def are_at_work(run: LocalRun, epoch: int) -> bool:
+    reports = [heard.report for member in run.status.members if (heard := run.hub.heard(member.uid))]
+    up = [report for report in reports if (report.child.epoch, report.child.state) == (epoch, ChildState.RUNNING)]
+    return len(up) == run.job.spec.trainer.replicas
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+async def test_a_fault_that_a_restart_of_the_trainers_would_meet_again(tmp_path: Path, row: Row) -> None:
+    async with running(example(steps=100_000, data=SMALL_BATCH, detection=DETECTION), tmp_path / "out") as run:
+        first = 1
+        if row.moment is Moment.SAME_STEP:
+            await until_well(run, STEPS_BETWEEN, 0, START_SECONDS)
+            first = run.status.epoch
+            await run.strike(row.kind, row.index)
+            first += 1
+        await until_at_work(run, first)
+        before = agents(run)
+        await run.strike(row.kind, row.index)
+        await until_well(run, run.step + STEPS_BETWEEN, row.incidents, RECOVERY_SECONDS)
+        assert run.status.epoch == 1 + row.epochs, run.status.incidents
+        assert run.status.attempt == 1
+        assert not before.keys() & agents(run).keys(), "the whole job started again"
+        judge_incidents(run, row, 0)
+        assert audit(run).findings == ()
+
+
+# Scripts that are at fault themselves.
+
+
+def faulty(fault: str, step: int, **spec: Any) -> RLJob:
+    container = {"name": "trainer", "image": "none", "command": ["python3", str(SCRIPT), fault, str(step)]}
+    trainer = {"template": {"spec": {"containers": [container]}}}
+    return example(data=SMALL_BATCH, detection=DETECTION, trainer=trainer, **spec)
+
+
+async def test_an_exception_always_in_the_same_step_ends_in_a_diagnosis(tmp_path: Path) -> None:
+    async with running(faulty("raise", 3, steps=6), tmp_path / "out") as run:
+        async with asyncio.timeout(RECOVERY_SECONDS):
+            status = await run.until_ended()
+        (failure,) = [c for c in status.conditions if c.type == ConditionType.FAILED]
+        assert (failure.status, failure.reason) == (Truth.TRUE, "NoProgress")
+        assert "the loss of step 3 is not a number" in failure.message
+        assert "after step 3" in failure.message
+        assert {incident.cause for incident in status.incidents} <= {"WorkerExited", "PeerLost"}
+        assert status.attempt >= 1, "the whole job was tried before"
+        assert audit(run).findings == ()
+        assert audit(run).steps == 3
+
+
+async def test_a_deadlock_in_a_collective_is_found_and_answered_by_new_workers(tmp_path: Path) -> None:
+    async with running(faulty("deadlock", 3, steps=6), tmp_path / "out") as run:
+        async with asyncio.timeout(RECOVERY_SECONDS):
+            status = await run.until_ended()
+        assert holds(status, ConditionType.SUCCEEDED), status.conditions
+        (incident,) = status.incidents
+        assert (incident.cause, status.epoch) == ("WorkerHung", 2)
+        assert "rule 2" in incident.decision
+        assert audit(run).findings == ()

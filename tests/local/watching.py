@@ -1,0 +1,62 @@
+"""What the tests of faults look at in a job that runs here, and how long they wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from robustrl.audit import record, report
+from robustrl_operator.faults.matrix import Row
+from robustrl_operator.local.run import LocalRun
+from robustrl_operator.local.run_folder import RunFolder
+
+DETECTION = {
+    # A busy machine starts an agent more slowly than three heartbeats; it must not be taken for lost meanwhile.
+    "lostAfterMissed": 8,
+    "trainer": {"idleSeconds": 8},
+    "rollout": {"zeroThroughputSeconds": 8},
+    "manager": {"unansweredSeconds": 8},
+    "probeSeconds": 2,
+}
+SMALL_BATCH = {"promptsPerStep": 8, "samplesPerPrompt": 8, "concurrency": 32}
+STEPS_BETWEEN = 3
+START_SECONDS, RECOVERY_SECONDS = 120.0, 120.0
+
+
+def agents(run: LocalRun) -> dict[str, tuple[str, str]]:
+    """Name and the agent's boot of each pod, by UID."""
+    found = {}
+    for pod in run.body.processes:
+        heard = run.hub.heard(pod.uid)
+        if heard and not pod.deleting:
+            found[pod.uid] = (pod.name, heard.report.boot)
+    return found
+
+
+def at_work(run: LocalRun) -> bool:
+    roles = run.status.roles
+    full = bool(roles) and all(role.ready >= role.desired for role in roles)
+    return full and run.status.recovery is None and not run.ended()
+
+
+async def until_well(run: LocalRun, step: int, incidents: int, seconds: float) -> None:
+    """Wait until so many steps and incidents are on record and every role is complete."""
+    async with asyncio.timeout(seconds):
+        while not (run.step >= step and total(run) >= incidents and at_work(run)):
+            assert not run.ended(), run.status.conditions
+            await asyncio.sleep(0.1)
+
+
+def total(run: LocalRun) -> int:
+    """Faults on record, as Events: status keeps the last ten only."""
+    return sum(event.reason == "FaultDetected" for _, event in run.body.events)
+
+
+def judge_incidents(run: LocalRun, row: Row, before: int) -> None:
+    assert total(run) == before + row.incidents, run.status.incidents
+    found = run.status.incidents[len(run.status.incidents) - row.incidents :]
+    assert {incident.cause for incident in found} <= set(row.causes)
+    assert not row.rule or any(f"rule {row.rule}" in incident.decision for incident in found), found
+
+
+def audit(run: LocalRun) -> report.Report:
+    return report.of(record.read(RunFolder(run.folder).ledger))
