@@ -45,7 +45,7 @@ class RolloutRunner:
         self._managers, self._publisher = managers, publisher
         self._host = host
         self._url = f"http://{host}:{config.engine_port}"
-        self._follower = WeightFollower(managers, publisher, memory.weights, state.pod)
+        self._follower = WeightFollower(managers, publisher, memory.weights)
         self._session = aiohttp.ClientSession()
         self._adapter = EngineAdapter(self._url, self._session)
         self._keeper = Keeper("the engine", state, memory, self._launch, self._serve, "BadEngine")

@@ -80,8 +80,8 @@ class Underway:
 class WeightFollower:
     """Follows the managers' current version for one engine process after another."""
 
-    def __init__(self, managers: ManagersClient, publisher: Publisher, folder: Path, pod: str) -> None:
-        self._managers, self._publisher, self._pod = managers, publisher, pod
+    def __init__(self, managers: ManagersClient, publisher: Publisher, folder: Path) -> None:
+        self._managers, self._publisher = managers, publisher
         self._folder = folder
         self._replica = life.Replica(life.FileMark(folder / "applying"))
         self._held: Held | None = None
