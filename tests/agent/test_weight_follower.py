@@ -1,0 +1,141 @@
+"""A rollout's agent follows the managers' versions: over real UCX, from sources that stop half-way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+from tests.weightsync.source_process import sealed
+
+from robustrl.supervisor.managers_client import ManagersClient
+from robustrl.supervisor.publisher import Publisher
+from robustrl.supervisor.weight_follower import WeightFollower
+
+pytest.importorskip("ucxx", reason="weights over UCX need the extra 'ucx'")
+pytestmark = [pytest.mark.timeout(90)]
+
+ROOT = Path(__file__).parents[2]
+SEED, SIZE = 3, 5 << 20
+CHUNKS_GIVEN = 5
+"""By a source that then stops: fewer than half, so that a newer version is worth more than the rest."""
+
+
+class Managers:
+    """The part of the managers that says what is current, and the directory."""
+
+    def __init__(self) -> None:
+        self.current: dict[str, Any] = {}
+
+    def announce(self, epoch: int, step: int, port: int) -> None:
+        manifest, _ = sealed(SEED, SIZE, epoch, step)
+        publisher = f"127.0.0.1:{port}"
+        self.current = {"epoch": epoch, "step": step, "root": manifest.root, "publisher": publisher, "holders": []}
+
+    async def newest(self, request: web.Request) -> web.Response:
+        for _ in range(40):
+            if self.current and f"{self.current['epoch']}.{self.current['step']}" != request.query["after"]:
+                return web.json_response(self.current)
+            await asyncio.sleep(0.05)
+        return web.Response(status=204)
+
+    async def hold(self, _request: web.Request) -> web.Response:
+        return web.json_response({"holders": []})
+
+
+class Engine:
+    """Keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.version, self.given = "", b""
+        self.told = asyncio.Event()
+
+    async def apply_weights(self, folder: Path, version: str) -> None:
+        self.given, self.version = (folder / "model.safetensors").read_bytes(), version
+        self.told.set()
+
+    async def serves(self, version: str) -> None:
+        while self.version != version:
+            self.told.clear()
+            await asyncio.wait_for(self.told.wait(), 30)
+
+
+@pytest.fixture
+def source() -> Iterator[Any]:
+    """Starts sources; all are ended with the test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def begin(epoch: int, step: int, *fault: object) -> int:
+        words = [str(word) for word in (SEED, SIZE, epoch, step, *fault)]
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/weightsync/source_process.py"), *words], stdout=subprocess.PIPE,
+            text=True, env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'weightsync'}"},
+        )  # fmt: skip
+        processes.append(process)
+        assert process.stdout
+        return int(process.stdout.readline())
+
+    yield begin
+    for process in processes:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+async def followed(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[SimpleNamespace]:
+    """A follower with an engine, and managers that have announced nothing."""
+    managers, engine, client = Managers(), Engine(), ManagersClient()
+    app = web.Application()
+    app.router.add_get("/v1/versions/current", managers.newest)
+    app.router.add_put("/v1/versions/{root}/holders", managers.hold)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", unused_tcp_port).start()
+    client.url = f"http://127.0.0.1:{unused_tcp_port}"
+    publisher = Publisher(client, "127.0.0.1", 0, 256 * 1024)
+    await publisher.start()
+    follower = WeightFollower(client, publisher, tmp_path)
+    following = asyncio.create_task(follower.run(cast(Any, engine)))
+    yield SimpleNamespace(managers=managers, engine=engine, follower=follower)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    follower.close()
+    await (await publisher.ready()).close()
+    await client.close()
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize("epoch", [2, 3], ids=["same-epoch", "next-epoch"])
+async def test_newer_version_takes_a_stalled_pulls_place_and_only_its_epochs_chunks_carry_over(
+    followed: SimpleNamespace, source: Any, epoch: int
+) -> None:
+    followed.managers.announce(2, 7, source(2, 7, "stop", CHUNKS_GIVEN))
+    await asyncio.sleep(1.0)
+    assert followed.engine.version == "", "it waits for the rest"
+    followed.managers.announce(epoch, 8, source(epoch, 8))
+    await followed.engine.serves(f"{epoch}.8")
+    _, data = sealed(SEED, SIZE, epoch, 8)
+    assert followed.engine.given == bytes(data)
+    skipped = followed.follower.metrics["weight_bytes_skipped_total"]
+    if epoch == 2:
+        assert 0 < skipped <= CHUNKS_GIVEN * 256 * 1024
+    else:
+        assert skipped == 0, "a partial of a fenced epoch is void"
+
+
+async def test_unchanged_weights_of_the_next_step_are_not_sent_again(followed: SimpleNamespace, source: Any) -> None:
+    followed.managers.announce(1, 1, source(1, 1))
+    await followed.engine.serves("1.1")
+    followed.managers.announce(1, 2, source(1, 2))
+    await followed.engine.serves("1.2")
+    metrics = followed.follower.metrics
+    assert (metrics["weight_bytes_verified_total"], metrics["weight_bytes_skipped_total"]) == (SIZE, SIZE)
+    assert (metrics["weight_syncs_total"], metrics["weight_strikes_total"]) == (2, 0)
