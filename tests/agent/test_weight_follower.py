@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
 from tests.weightsync.source_process import sealed
 
@@ -21,7 +22,8 @@ from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.weight_follower import WeightFollower
 
 pytest.importorskip("ucxx", reason="weights over UCX need the extra 'ucx'")
-pytestmark = [pytest.mark.timeout(90)]
+# UCXX stays with the event loop that it was first used in, whichever test that was.
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]
 
 ROOT = Path(__file__).parents[2]
 SEED, SIZE = 3, 5 << 20
@@ -89,7 +91,7 @@ def source() -> Iterator[Any]:
         process.wait()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def followed(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[SimpleNamespace]:
     """A follower with an engine, and managers that have announced nothing."""
     managers, engine, client = Managers(), Engine(), ManagersClient()

@@ -18,7 +18,7 @@ from weightsync import Address, BadManifest, Holding, Incomplete, Manifest, Peer
 from weightsync.transport import TransportError
 
 pytest.importorskip("ucxx", reason="weights over UCX need the extra 'ucx'")
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]
 
 ROOT = Path(__file__).parents[2]
 SEED, SIZE, EPOCH, STEP = 1, 5 << 20, 2, 7
