@@ -5,7 +5,7 @@
 {"do": "prepare", "size": ...}                       -> {}, with memory to pull into
 {"do": "pull", "root": ..., "sources": [...], ...}   -> {"seconds": ..., "cpu_seconds": ..., ...}
 {"do": "check"}                                      -> {"exact": ...}
-{"do": "wait", "sources": [...], "seconds": ...}     -> {"cpu_seconds": ...}, connected and idle meanwhile
+{"do": "wait", "root": ..., "sources": [...], ...}   -> {"cpu_seconds": ...}, connected and idle meanwhile
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from typing import Any
 import numpy as np
 
 from weightsync import Address, Incomplete, Manifest, Peer, Peers, Source, fetch_manifest, pull, ucx
-from weightsync.transport import Connection
+from weightsync.link import Link
+from weightsync.wire import Kind, Message, Version
 
 EPOCH, STEP, SEED = 1, 1, 7
+NEVER_SENT_TAG = 1 << 20
 
 
 def weights(size: int) -> memoryview:
@@ -102,18 +104,25 @@ class Node:
         assert self._target is not None
         return {"exact": self._target == weights(len(self._target))}
 
-    async def wait(self, sources: list[str], seconds: float) -> dict[str, Any]:
+    async def wait(self, sources: list[str], root: str, seconds: float) -> dict[str, Any]:
         """Be connected and have a receive posted, as one who waits for a chunk."""
-        connections = [await Connection.open(Address.parse(text)) for text in sources]
-        receives = [asyncio.create_task(c.receive(bytearray(8), 99, 3600)) for c in connections]
+        hello = Message(Kind.HELLO, Version(EPOCH, STEP, 0, root))
+        links = [Link(Address.parse(text), hello, lambda _: None, lambda _: None) for text in sources]
         await asyncio.sleep(0.5)
+        for link in links:
+            link.receive(np.empty(8, np.uint8), NEVER_SENT_TAG, _nothing)
+        await asyncio.sleep(1.5)
         cpu, began = time.process_time(), time.monotonic()
         await asyncio.sleep(seconds)
         spent, took = time.process_time() - cpu, time.monotonic() - began
-        for receive in receives:
-            receive.cancel()
-        await asyncio.gather(*receives, return_exceptions=True)
+        for link in links:
+            link.leave()
+        await asyncio.gather(*(link.task for link in links), return_exceptions=True)
         return {"cpu_seconds": spent, "seconds": took}
+
+
+async def _nothing() -> None:
+    pass
 
 
 async def main() -> None:

@@ -8,6 +8,7 @@ from processes import processes
 from table import Row
 
 SOURCES = 15
+SIZE = 1 << 20
 SECONDS = 10.0
 TARGET = 0.05
 
@@ -15,7 +16,8 @@ TARGET = 0.05
 def measure(env: Mapping[str, str], seconds: float = SECONDS) -> Iterator[Row]:
     with processes([(), ()], env) as (source, puller):
         port = source.ask("listen")["port"]
-        spent = puller.ask("wait", sources=[f"127.0.0.1:{port}"] * SOURCES, seconds=seconds)
+        root = source.ask("hold", size=SIZE, chunk=SIZE)["root"]
+        spent = puller.ask("wait", root=root, sources=[f"127.0.0.1:{port}"] * SOURCES, seconds=seconds)
     share = spent["cpu_seconds"] / spent["seconds"]
     yield Row(
         f"waiting on {SOURCES} connections", share, "of a core", limit=TARGET, limit_is="5 % of a core",
