@@ -92,9 +92,16 @@ def play(job: ClusterJob, row: Row) -> Outcome:
 
 
 def _picture(job: ClusterJob) -> _Picture:
-    pods = [pod for pod in job.pods() if not pod["deleting"]]
-    boots = {pod["name"]: pod["report"]["boot"] for pod in pods if pod["report"]}
-    return _Picture(job.status.epoch, {pod["name"]: pod["uid"] for pod in pods}, boots)
+    """Every pod with what its agent said: an operator that is new has not heard of all of them yet."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        pods = [pod for pod in job.pods() if not pod["deleting"]]
+        if pods and all(pod["report"] for pod in pods):
+            boots = {pod["name"]: pod["report"]["boot"] for pod in pods}
+            return _Picture(job.status.epoch, {pod["name"]: pod["uid"] for pod in pods}, boots)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the operator has not heard of every pod within {DEADLINE_SECONDS:.0f} s")
+        time.sleep(POLL_SECONDS)
 
 
 def _next_step(job: ClusterJob, struck: float, epoch: int) -> float:
