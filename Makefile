@@ -131,6 +131,10 @@ bench: venv ## measure recoveries, role-based against whole-job
 faults: venv ## play every row of the fault matrix on the development cluster and time it; ROWS="worker trainer-pod"
 	@$(BIN)/python bench/recovery.py --name $(CLUSTER) --repeat 1 --rows $(or $(ROWS),all) --out out/faults.json
 
+.PHONY: soak
+soak: venv ## the example on this machine under random faults; MINUTES=30 (of 60 steps each) SEED=n
+	@$(BIN)/robustrl soak examples/sort4/rljob.yaml --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) --reach exact=0.9
+
 .PHONY: bench-weights
 bench-weights: venv ## measure the transfer of weights, each figure beside its limit (root: many machines); PARTS="..."
 	@$(BIN)/python bench/weights $(PARTS)

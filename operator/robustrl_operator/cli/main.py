@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from robustrl_operator.cli import audit, doctor, incidents, inject, run
+from robustrl_operator.cli import audit, doctor, incidents, inject, run, soak
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -17,6 +17,7 @@ def main(argv: list[str] | None = None) -> None:
     incidents.add_parser(commands)
     inject.add_parser(commands)
     audit.add_parser(commands)
+    soak.add_parser(commands)
     arguments = parser.parse_args(argv)
     sys.exit(arguments.handle(arguments))
 
