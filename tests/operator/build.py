@@ -14,7 +14,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from robustrl_api.control import AgentReport, Assignment, Child, ChildState, Complaint, Exit, Harm, Strike, Struck
+from robustrl.supervisor.activity import ActivityWatch
+from robustrl_api.control import (
+    Activity,
+    AgentReport,
+    Assignment,
+    Child,
+    ChildState,
+    Complaint,
+    Exit,
+    Harm,
+    Strike,
+    Struck,
+)
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.node import PodReading, Source, Xid, XidSeverity
@@ -173,6 +185,10 @@ class SimAgent:
     complaint: Complaint | None = None
     struck: Struck | None = None
     up: bool = True
+    watch: ActivityWatch | None = None
+    """How its work goes on, where a story tells of that."""
+    works: bool = True
+    """What a deep probe finds."""
 
 
 @dataclass
@@ -228,6 +244,7 @@ class World:
         self.events: list[Event] = []
         self.acted: list[tuple[datetime, Action]] = []
         self.plans: list[Plan] = []
+        self.convictions: list[tuple[datetime, Verdict]] = []
         self.ledger_epoch, self.ledger_step = 0, 0
         self.committed_epoch = 0
         """The epoch of the last step."""
@@ -238,6 +255,10 @@ class World:
         """Kill the operator after so many effects of its next plan that has any; the status write is the first."""
         self.broken_image: Callable[[CreatePod], bool] = lambda create: False
         self.script = script
+        self.live: Callable[[], None] = lambda: None
+        """What happens in the job by itself, each moment."""
+        self.may_step: Callable[[], bool] = lambda: True
+        """Whether the script is far enough to commit its step."""
         self._pod_delay, self._step = pod_seconds * SECOND, step_seconds * SECOND
         self._step_began: tuple[int, datetime] | None = None
         self._serial = itertools.count()
@@ -323,6 +344,7 @@ class World:
         self._move_pods()
         for p in self._containers():
             self._obey(p)
+        self.live()
         self._train()
         self._deliver_reports()
         self._reconcile()
@@ -548,7 +570,7 @@ class World:
         self.ledger_epoch = epoch
         if self._step_began is None or self._step_began[0] != epoch:
             self._step_began = (epoch, self.now)
-        if self.now - self._step_began[1] >= self._step:
+        if self.now - self._step_began[1] >= self._step and self.may_step():
             self._step_began = (epoch, self.now)
             self.ledger_step = min(self.ledger_step + 1, self.spec.steps)
             self.committed_epoch = epoch
@@ -594,6 +616,8 @@ class World:
             if not probe.done and self.now - probe.asked >= 0.9 * SECOND:
                 p = self.pods.get(uid)
                 answers = p is not None and p.agent is not None and self._reachable(p)
+                if probe.deep:
+                    answers = answers and p is not None and p.agent is not None and p.agent.works
                 self.operator.probes[uid] = replace(probe, answered=answers, done=True)
 
     def _hear(self, p: SimPod, agent: SimAgent) -> None:
@@ -609,6 +633,8 @@ class World:
             child=agent.child,
             complaint=agent.complaint,
             struck=agent.struck,
+            phase=agent.watch.phase if agent.watch else "",
+            activity=agent.watch.report() if agent.watch else Activity(),
         )
         fresh = before is None or (before.report.boot, before.report.child) != (report.boot, report.child)
         changed = self.now if before is None or fresh else before.changed
@@ -641,7 +667,9 @@ class World:
         if self.operator.down_until is not None:
             return
         view = self.view()
-        decided = plan(view, analyze(view))
+        verdicts = analyze(view)
+        self.convictions += [(self.now, verdict) for verdict in verdicts.values() if verdict.failed]
+        decided = plan(view, verdicts)
         self.plans.append(decided)
         effects: list[Callable[[], None]] = []
         if decided.status != self.status:
@@ -697,7 +725,8 @@ class World:
         elif isinstance(action, ProbePod):
             probe = self.operator.probes.get(action.uid)
             if probe is None or probe.done:
-                self.operator.probes[action.uid] = Probe(self.now, answered=False, done=False)
+                deep = action.seconds is not None
+                self.operator.probes[action.uid] = Probe(self.now, answered=False, done=False, deep=deep)
         elif isinstance(action, HarmMachine) and action.uid in self.pods:
             self.kill_node(self.pods[action.uid].view.node)
 

@@ -8,6 +8,10 @@ Of trainers the agents of their nodes tell more: that their GPUs idle. A process
 that hangs keeps its core busy and would pass for working. So where the GPUs have idled for too long, the phase must
 besides have lasted longer than ever by as much: of the exporter's word and the script's own, neither convicts alone.
 
+A trainer that waits for a peer stands still too. Where the peer is in a phase with a lease, as rank 0 is while it
+evaluates, and was so before the other's phase began, the lease is what limits both, and the one that waits is left be.
+And none stands still for longer than since a peer last entered a phase: where one hangs, no peer gets further.
+
 Deadlines are learned: once a job has shown how long things take, so many times that, within a floor and a ceiling.
 """
 
@@ -20,11 +24,13 @@ from robustrl_api.names import Role
 from robustrl_api.spec import TrainerDetection
 from robustrl_operator.analyze import devices
 from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
-from robustrl_operator.view import JobView, PodView
+from robustrl_operator.view import Heard, JobView, PodView
 
 TRAIN = "Train"
 FREE_PHASES = frozenset({"", TRAIN, "Wait"})
 """Phases of a trainer without a lease: waiting for a batch is not its fault, and training is watched by its work."""
+SLACK = timedelta(seconds=5)
+"""By which members that end a step together may differ in what they report of the next."""
 APPLYING = "Applying"
 CAUSES = {Role.TRAINER: Cause.WORKER_HUNG, Role.ROLLOUT: Cause.ENGINE_HUNG, Role.MANAGER: Cause.MANAGER_HUNG}
 
@@ -34,7 +40,10 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     role = view.current_role(pod)
     if role not in CAUSES or (role is Role.TRAINER and report.child.epoch != view.status.epoch):
         return None
-    return _overdue(view, pod, report, role) or _idle(view, pod, report, role) or _idle_devices(view, pod, report, role)
+    overdue = _overdue(view, pod, report, role)
+    if overdue is not None or (role is Role.TRAINER and _waits_for_a_peer(view, pod, report)):
+        return overdue
+    return _idle(view, pod, report, role) or _idle_devices(view, pod, report, role)
 
 
 def _overdue(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
@@ -55,14 +64,43 @@ def _lease(view: JobView, report: AgentReport, role: Role) -> timedelta | None:
     return None
 
 
+def _waits_for_a_peer(view: JobView, pod: PodView, report: AgentReport) -> bool:
+    """Whether another member is in a phase with a lease that it entered before this one entered its own.
+
+    One that entered it later is ahead, and waits for this one.
+    """
+    entered = _entered(view.reports[pod.uid])
+    leased = [peer for peer in _peers(view, pod) if _lease(view, peer.report, Role.TRAINER) is not None]
+    return report.phase == TRAIN and any(_entered(peer) < entered + SLACK for peer in leased)
+
+
+def _entered(heard: Heard) -> datetime:
+    """When a member entered its phase."""
+    return heard.at - timedelta(seconds=heard.report.activity.phase_seconds)
+
+
+def _peers(view: JobView, pod: PodView) -> list[Heard]:
+    """What the other members at work in this epoch said last, of those that say in which phase they are."""
+    heard = [view.reports[uid] for uid in view.member_by_uid if uid != pod.uid and uid in view.reports]
+    return [each for each in heard if each.report.phase and each.report.child.epoch == view.status.epoch]
+
+
+def _since_a_peer_got_further(view: JobView, pod: PodView) -> timedelta:
+    """How long ago another member last entered a phase; endless where none says."""
+    entered = [_entered(peer) for peer in _peers(view, pod)]
+    return view.now - max(entered) if entered else timedelta.max
+
+
 def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
     """Work that stands still for longer than it may: suspect, and failed once the probe got no answer."""
     idle = report.activity.idle_seconds
-    if idle == 0 or _lasted(view, pod, idle) < _patience(view, role, report):
+    lasted = _lasted(view, pod, idle)
+    if role is Role.TRAINER:
+        lasted = min(lasted, _since_a_peer_got_further(view, pod))
+    if idle == 0 or lasted < _patience(view, role, report):
         return None
     text = f"{pod.name}: {report.activity.idle_text}, for {idle:.0f} s"
-    since = view.reports[pod.uid].at - timedelta(seconds=idle)
-    return _confirm(view, pod, CAUSES[role], text, since, _patience(view, role, report))
+    return _confirm(view, pod, CAUSES[role], text, view.now - lasted, _patience(view, role, report))
 
 
 def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
@@ -70,7 +108,7 @@ def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) 
     if role is not Role.TRAINER or report.phase != TRAIN:
         return None
     still, patience = devices.standing_still(view, pod, report), _ceiling(view)
-    if still is None or still.lasted < patience:
+    if still is None or min(still.lasted, _since_a_peer_got_further(view, pod)) < patience:
         return None
     found = _confirm(view, pod, Cause.WORKER_HUNG, still.text, still.since, patience)
     if found is not None or not still.spins:
@@ -103,7 +141,9 @@ def _confirm(
 def _patience(view: JobView, role: Role, report: AgentReport) -> timedelta:
     detection = view.spec.detection
     if role is Role.TRAINER:
-        return learned(detection.trainer, detection.trainer.idle_seconds, _shown(view, IDLE))
+        # Until whole steps have been seen, a short standstill says nothing of how long the first step may need.
+        shown = _shown(view, IDLE) if _shown(view, TRAIN) is not None else None
+        return learned(detection.trainer, detection.trainer.idle_seconds, shown)
     if role is Role.ROLLOUT:
         return timedelta(seconds=detection.rollout.zero_throughput_seconds)
     # Managers that have never answered in this life are still starting: that can take as long as for a pod.

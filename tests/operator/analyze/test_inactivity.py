@@ -100,8 +100,10 @@ def test_deadlines_are_learned_within_floor_and_ceiling(shown: float | None, dea
 def test_a_deadline_is_learned_from_what_all_members_have_shown() -> None:
     view = running_job(job(detection={"trainer": {"learnedFloorSeconds": 30}}))
     for name in BOTH:
-        view = saying(view, name, ago=0, activity=idle(50, idle=4.0))
+        view = saying(view, name, ago=0, activity=idle(50, idle=4.0, Train=20.0))
     assert {analyze(view)[f"uid-{name}"].ask for name in BOTH} == {Question.WORKS}, "4 s x 10 is less than 50 s"
+    unproven = saying(view, BOTH[1], ago=0, activity=idle(50, idle=4.0))
+    assert {analyze(unproven)[f"uid-{name}"].ask for name in BOTH} == {Question.NONE}, "no whole step was seen yet"
     newcomer = saying(view, BOTH[1], ago=0, activity=idle(50))
     assert {analyze(newcomer)[f"uid-{name}"].ask for name in BOTH} == {Question.NONE}, "its first steps may be slow"
 
