@@ -24,7 +24,12 @@ from robustrl_api.pod_config import PodConfig
 HUNGRY = (
     "import time\nprint('up', flush=True)\nheld = []\nwhile True:\n  held.append(bytearray(1 << 24)); time.sleep(.01)"
 )
-IDLE = "import time\nprint('up', flush=True)\nwhile True: time.sleep(.01)"
+# What a shell runs in the background ignores SIGINT, and so do its children.
+IDLE = (
+    "import signal, time\n"
+    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "print('up', flush=True)\nwhile True: time.sleep(.01)"
+)
 SECONDS = 20
 
 

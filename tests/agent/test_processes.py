@@ -173,3 +173,10 @@ async def test_warm_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert await sleeps.wait() == -9
     finally:
         await warm.close()
+
+
+async def test_an_end_is_seen_though_somebody_else_took_its_status() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)  # noqa: ASYNC220
+    future = process.ended(child.pid)
+    child.communicate(b"\n")  # takes the status before the loop sees the end
+    assert await asyncio.wait_for(future, 10) == process.STATUS_UNKNOWN

@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -13,7 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+log = logging.getLogger(__name__)
+
 LAST_LINES = 30
+STATUS_UNKNOWN = 1
+"""What a process counts as that ended without its status being known: an end must never go unseen."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -40,9 +45,13 @@ def ended(pid: int) -> asyncio.Future[int]:
     def reap() -> None:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-        _, status = os.waitpid(pid, 0)
+        try:
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        except ChildProcessError:
+            log.warning("process %d has ended, and somebody else has its status: taken as a failure", pid)
+            code = STATUS_UNKNOWN
         if not future.done():
-            future.set_result(os.waitstatus_to_exitcode(status))
+            future.set_result(code)
 
     loop.add_reader(descriptor, reap)
     return future
