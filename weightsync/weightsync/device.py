@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weightsync.manifest import Chunk, Manifest, Tensor, chunk_size, digest_of
+from weightsync.manifest import Chunk, Manifest, Tensor, chunk_spans, digest_of
 
 REMEDY = "take expandable_segments out of PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF, or install cupy"
 
@@ -122,11 +122,10 @@ async def seal(
     chunk_bytes: int = 16 << 20,
 ) -> Manifest:
     """`Manifest.of` for bytes that lie on a GPU."""
-    size = chunk_size(memory.size_bytes, chunk_bytes)
-    chunks = []
-    for offset in range(0, memory.size_bytes, size):
-        length = min(size, memory.size_bytes - offset)
-        chunks.append(Chunk(offset, length, await memory.digest(memory.piece(offset, length))))
+    chunks = [
+        Chunk(offset, size, await memory.digest(memory.piece(offset, size)))
+        for offset, size in chunk_spans(memory.size_bytes, chunk_bytes)
+    ]
     return Manifest(epoch, step, shard, memory.size_bytes, tuple(chunks), tuple(tensors))
 
 

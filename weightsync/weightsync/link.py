@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from weightsync.dialogue import Dialogue
-from weightsync.transport import Address, BufferLost, Connection, TransportError
+from weightsync.transport import CONNECT_SECONDS, Address, BufferLost, Connection, TransportError
 from weightsync.wire import LONGEST_REPLY_BYTES, TOKEN_TAG, Message, Welcome
 
 log = logging.getLogger(__name__)
 
 BYTES_SECONDS = 600.0
 """For a chunk to arrive; whoever waits for it gives up long before, and closes the connection."""
-TOKEN_SECONDS = 10.0
 
 
 class Link:
@@ -121,7 +120,7 @@ class Link:
         connection = await Connection.open(Address(self._address.host, self._welcome.port))
         token = np.frombuffer(self._welcome.token, np.uint8)
         try:
-            await connection.send(token, TOKEN_TAG, TOKEN_SECONDS)
+            await connection.send(token, TOKEN_TAG, CONNECT_SECONDS)
         except BaseException:
             connection.abort()
             raise

@@ -76,8 +76,8 @@ class Manifest:
         """
         view = memoryview(data).cast("B")
         chunks = tuple(
-            Chunk(offset, len(part), digest_of(part))
-            for offset, part in _parts(view, chunk_size(len(view), chunk_bytes))
+            Chunk(offset, size, digest_of(view[offset : offset + size]))
+            for offset, size in chunk_spans(len(view), chunk_bytes)
         )
         return cls(epoch, step, shard, len(view), chunks, tuple(tensors))
 
@@ -138,5 +138,7 @@ def chunk_size(size_bytes: int, largest: int) -> int:
     return max(1, min(largest, max(MIN_CHUNK_BYTES, -(-size_bytes // MIN_CHUNKS))))
 
 
-def _parts(view: memoryview, size: int) -> list[tuple[int, memoryview]]:
-    return [(offset, view[offset : offset + size]) for offset in range(0, len(view), size)]
+def chunk_spans(size_bytes: int, largest: int) -> list[tuple[int, int]]:
+    """Where each chunk of a shard of `size_bytes` begins, and its size."""
+    size = chunk_size(size_bytes, largest)
+    return [(offset, min(size, size_bytes - offset)) for offset in range(0, size_bytes, size)]

@@ -14,7 +14,7 @@ from weightsync.swarm.leases import Ticket
 from weightsync.swarm.peer import Peer
 from weightsync.swarm.uploads import Answer, Refusal, Send
 from weightsync.transport import Connection, TransportError
-from weightsync.wire import MESSAGE_BYTES, TOKEN_TAG, Flag, Kind, Message, Version, Welcome
+from weightsync.wire import MESSAGE_BYTES, Flag, Kind, Message, Version, Welcome, data_tag
 
 if TYPE_CHECKING:
     from weightsync.source import Held, Source
@@ -229,10 +229,9 @@ class Serving:
         task.add_done_callback(self._sending.discard)
 
     async def _send_chunk(self, send: Send, data: Any) -> None:
-        tag = TOKEN_TAG + send.ticket.attempt
         try:
             connection = await asyncio.wait_for(asyncio.shield(self._line), BYTES_SECONDS)
-            await connection.send(data, tag, BYTES_SECONDS)
+            await connection.send(data, data_tag(send.ticket.attempt), BYTES_SECONDS)
         except (TransportError, TimeoutError) as error:
             self.dialogue.fail(error)
             return

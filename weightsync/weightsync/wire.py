@@ -105,6 +105,11 @@ class Version:
     root: str
 
 
+def data_tag(attempt: int) -> int:
+    """Tag of the bytes that a connection's request number `attempt` brings."""
+    return TOKEN_TAG + attempt
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message. Fields that a kind has no use for are empty."""
@@ -126,7 +131,7 @@ class Message:
     @property
     def data_tag(self) -> int:
         """Tag of the bytes that belong to this request."""
-        return TOKEN_TAG + self.attempt
+        return data_tag(self.attempt)
 
     def pack(self) -> bytes:
         version = self.version
