@@ -57,6 +57,11 @@ class Heard:
     at: datetime
     changed: datetime
 
+    @property
+    def phase_since(self) -> datetime:
+        """When the agent entered the phase that it reports."""
+        return self.at - timedelta(seconds=self.report.activity.phase_seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class Observed:

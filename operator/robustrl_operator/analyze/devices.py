@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from robustrl_api.control import AgentReport
 from robustrl_api.node import REPORT_INTERVAL_SECONDS, Source, Xid, XidSeverity
 from robustrl_api.status import Scope
 from robustrl_operator.analyze.verdict import Cause, Health, Verdict
@@ -50,15 +49,14 @@ def _when(observed: Observed, xid: Xid) -> datetime:
     return observed.at - timedelta(seconds=xid.age_seconds)
 
 
-def standing_still(view: JobView, pod: PodView, report: AgentReport) -> Still | None:
+def standing_still(view: JobView, pod: PodView) -> Still | None:
     """What the node's agent has seen of a pod's idleness in its present phase, or None where that is nothing."""
     observed, heard = view.readings.get(pod.uid), view.reports[pod.uid]
     if observed is None or view.now - observed.at > FRESH:
         return None
     reading = observed.reading
     idle_since = observed.at - timedelta(seconds=reading.idle_seconds)
-    phase_since = heard.at - timedelta(seconds=report.activity.phase_seconds)
-    since = max(idle_since, phase_since, heard.changed)
+    since = max(idle_since, heard.phase_since, heard.changed)
     if reading.idle_seconds == 0 or since >= observed.at:
         return None
     lasted = observed.at - since

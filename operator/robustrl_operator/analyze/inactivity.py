@@ -41,9 +41,11 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     if role not in CAUSES or (role is Role.TRAINER and report.child.epoch != view.status.epoch):
         return None
     overdue = _overdue(view, pod, report, role)
-    if overdue is not None or (role is Role.TRAINER and _waits_for_a_peer(view, pod, report)):
+    if overdue is not None:
         return overdue
-    return _idle(view, pod, report, role) or _idle_devices(view, pod, report, role)
+    still = _idle(view, pod, report, role) or _idle_devices(view, pod, report, role)
+    # Peers are looked at only for who stands still: there are as many of them as members.
+    return None if still and role is Role.TRAINER and _waits_for_a_peer(view, pod, report) else still
 
 
 def _overdue(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
@@ -69,14 +71,9 @@ def _waits_for_a_peer(view: JobView, pod: PodView, report: AgentReport) -> bool:
 
     One that entered it later is ahead, and waits for this one.
     """
-    entered = _entered(view.reports[pod.uid])
+    entered = view.reports[pod.uid].phase_since
     leased = [peer for peer in _peers(view, pod) if _lease(view, peer.report, Role.TRAINER) is not None]
-    return report.phase == TRAIN and any(_entered(peer) < entered + SLACK for peer in leased)
-
-
-def _entered(heard: Heard) -> datetime:
-    """When a member entered its phase."""
-    return heard.at - timedelta(seconds=heard.report.activity.phase_seconds)
+    return report.phase == TRAIN and any(peer.phase_since < entered + SLACK for peer in leased)
 
 
 def _peers(view: JobView, pod: PodView) -> list[Heard]:
@@ -87,7 +84,7 @@ def _peers(view: JobView, pod: PodView) -> list[Heard]:
 
 def _since_a_peer_got_further(view: JobView, pod: PodView) -> timedelta:
     """How long ago another member last entered a phase; endless where none says."""
-    entered = [_entered(peer) for peer in _peers(view, pod)]
+    entered = [peer.phase_since for peer in _peers(view, pod)]
     return view.now - max(entered) if entered else timedelta.max
 
 
@@ -95,20 +92,22 @@ def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdi
     """Work that stands still for longer than it may: suspect, and failed once the probe got no answer."""
     idle = report.activity.idle_seconds
     lasted = _lasted(view, pod, idle)
+    if idle == 0 or lasted < (patience := _patience(view, role, report)):
+        return None
     if role is Role.TRAINER:
         lasted = min(lasted, _since_a_peer_got_further(view, pod))
-    if idle == 0 or lasted < _patience(view, role, report):
+    if lasted < patience:
         return None
     text = f"{pod.name}: {report.activity.idle_text}, for {idle:.0f} s"
-    return _confirm(view, pod, CAUSES[role], text, view.now - lasted, _patience(view, role, report))
+    return _confirm(view, pod, CAUSES[role], text, view.now - lasted, patience)
 
 
 def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
     """A trainer in phase Train whose GPUs have idled for as long as it may."""
     if role is not Role.TRAINER or report.phase != TRAIN:
         return None
-    still, patience = devices.standing_still(view, pod, report), _ceiling(view)
-    if still is None or min(still.lasted, _since_a_peer_got_further(view, pod)) < patience:
+    still, patience = devices.standing_still(view, pod), _ceiling(view)
+    if still is None or still.lasted < patience or _since_a_peer_got_further(view, pod) < patience:
         return None
     found = _confirm(view, pod, Cause.WORKER_HUNG, still.text, still.since, patience)
     if found is not None or not still.spins:
