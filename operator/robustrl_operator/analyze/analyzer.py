@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from robustrl_api.status import Scope
-from robustrl_operator.analyze import child, devices, inactivity, leaving, pod_status, silence
+from robustrl_operator.analyze import child, devices, inactivity, leaving, pod_status, silence, together
 from robustrl_operator.analyze.verdict import HEALTHY, Cause, Detector, Health, Verdict, Verdicts
 from robustrl_operator.view import JobView, PodView
 
@@ -22,7 +22,7 @@ def analyze(view: JobView, detectors: Sequence[Detector] = ()) -> Verdicts:
         if member.uid and member.uid not in verdicts:
             text = f"pod {member.pod} no longer exists"
             verdicts[member.uid] = Verdict(Health.FAILED, Cause.POD_DELETED, text, Scope.POD)
-    return _settle_lost_peers(view, verdicts)
+    return _settle_lost_peers(view, together.settle(view, verdicts))
 
 
 def _judge(view: JobView, pod: PodView, detectors: Sequence[Detector]) -> Verdict:

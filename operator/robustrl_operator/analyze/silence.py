@@ -6,7 +6,7 @@ a new operator starts with nobody under suspicion.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from robustrl_api.names import Role
 from robustrl_api.status import Scope
@@ -19,19 +19,24 @@ PROBE_LEAD = timedelta(seconds=1)
 
 def judge(view: JobView, pod: PodView) -> Verdict | None:
     """A verdict on a pod that has been silent for too long, or None while it has not."""
-    heard = view.reports.get(pod.uid)
-    if heard is None and not _ever_reported(view, pod):
+    last = last_heard(view, pod)
+    if last is None:
         return _judge_unheard(view, pod)
-    last = max(heard.at, view.watching_since) if heard else view.watching_since
     silent = view.now - last
     if silent < view.silence_limit - PROBE_LEAD:
         return None
     return _judge_silent(view, pod, silent)
 
 
-def _ever_reported(view: JobView, pod: PodView) -> bool:
-    """A member has been heard before it became one, if only by an earlier operator."""
-    return pod.uid in view.member_by_uid
+def last_heard(view: JobView, pod: PodView) -> datetime | None:
+    """Since when a pod has been silent; None where it never spoke.
+
+    A member has been heard before it became one, if only by an earlier operator.
+    """
+    heard = view.reports.get(pod.uid)
+    if heard is None:
+        return view.watching_since if pod.uid in view.member_by_uid else None
+    return max(heard.at, view.watching_since)
 
 
 def _judge_unheard(view: JobView, pod: PodView) -> Verdict:

@@ -181,6 +181,21 @@ def test_two_trainers_lost_at_once_are_one_recovery() -> None:
     assert len(set(world.members())) == 2
 
 
+@pytest.mark.parametrize("with_them", [0, 1])
+@pytest.mark.parametrize("apart", [0.0, 0.5, 1.0])
+def test_machines_that_fall_silent_together_cost_one_restart(apart: float, with_them: int) -> None:
+    """All trainers', and a rollout's that would have been promoted."""
+    world = started(World(job(rollout={"replicas": 5}), machines=10))
+    first_to_be_promoted = world.of_role(Role.ROLLOUT)[:with_them]
+    for name in [*world.members(), *first_to_be_promoted]:
+        world.kill_node(world.pod(name).view.node)
+        world.run(apart)
+    world.training(epoch=2)
+    assert world.status.epoch == 2
+    assert len(world.incidents()) == 1
+    assert not set(world.members()) & set(first_to_be_promoted)
+
+
 def test_three_trainers_lost_with_two_to_spare() -> None:
     world = started(World(job(trainer={"replicas": 3}), machines=12))
     pods = len(world.did(CreatePod))
