@@ -6,7 +6,6 @@ Exit status: 0 nothing found, 1 findings, 2 the audit itself was not possible.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import json
 import shutil
@@ -25,6 +24,7 @@ from robustrl.audit.report import Report
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.job import RLJob
 from robustrl_api.version import Version
+from robustrl_operator.cli import stopping
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.local.replay import hand_over_checkpoint, train_again
 from robustrl_operator.local.run_folder import BadRun, RunFolder, enter, find
@@ -114,7 +114,7 @@ def _replayed(arguments: argparse.Namespace, subject: Subject, found: Record, re
             _begin_with(found, first, subject.checkpoints, folder)
         enter(code)
         print(f"training steps {first} to {recorded[-1].step} again in {folder.root}", file=sys.stderr, flush=True)
-        return replay.concluded(result, recorded, asyncio.run(train_again(job, recorded, folder.root)))
+        return replay.concluded(result, recorded, stopping.run(train_again(job, recorded, folder.root)))
 
 
 def _started_as(arguments: argparse.Namespace) -> tuple[RLJob, Path]:

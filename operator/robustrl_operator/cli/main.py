@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from robustrl_operator.cli import audit, doctor, incidents, inject, run, soak
+from robustrl_operator.cli import audit, doctor, incidents, inject, run, soak, stopping
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -19,7 +19,11 @@ def main(argv: list[str] | None = None) -> None:
     audit.add_parser(commands)
     soak.add_parser(commands)
     arguments = parser.parse_args(argv)
-    sys.exit(arguments.handle(arguments))
+    try:
+        sys.exit(arguments.handle(arguments))
+    except stopping.Stopped as why:
+        print(f"robustrl: {why}", file=sys.stderr)
+        sys.exit(stopping.EXIT_STATUS)
 
 
 if __name__ == "__main__":

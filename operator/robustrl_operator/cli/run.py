@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
-import signal
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 from robustrl.audit import report as ledger_report
 from robustrl_api.status import ConditionType, holds
+from robustrl_operator.cli import stopping
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.faults.kind import Fault, FaultKind
 from robustrl_operator.local.run import LocalRun
@@ -57,21 +56,12 @@ def handle(arguments: argparse.Namespace) -> int:
     )
     # The example's modules and its script are found as they would be in the image's working directory.
     enter(arguments.manifest.resolve().parent)
-    return asyncio.run(_run(LocalRun(job, out, arguments.fault)))
+    return stopping.run(_run(LocalRun(job, out, arguments.fault)))
 
 
 async def _run(run: LocalRun) -> int:
-    task = asyncio.current_task()
-    assert task is not None
-    # Ctrl-C and SIGTERM end the job's processes and give its memory back, as its end would.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    try:
-        async with run.started():
-            await live.follow(run.timeline, run.job, run.until_ended())
-    except asyncio.CancelledError:
-        print("stopped; ledger and checkpoints are kept", file=sys.stderr)
-        return 130
+    async with run.started():
+        await live.follow(run.timeline, run.job, run.until_ended())
     ledger = RunFolder(run.folder).ledger
     found = ledger_report.read(ledger) if ledger.exists() else None
     summary.conclude(run.timeline, run.job, run.status, run.folder, found)

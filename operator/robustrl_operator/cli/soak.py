@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import random
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 from robustrl.audit import report
 from robustrl_api.job import RLJob
 from robustrl_api.status import RLJobStatus
+from robustrl_operator.cli import stopping
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder, enter
@@ -69,7 +69,7 @@ def handle(arguments: argparse.Namespace) -> int:
     seed = random.randrange(2**31) if arguments.seed is None else arguments.seed
     steps = max(1, round(arguments.minutes * STEPS_A_MINUTE))
     print(f"seed {seed}, {steps} steps, faults {arguments.gap:.0f} s apart on the mean; files: {out}", flush=True)
-    findings = asyncio.run(soak(braced(job, steps), out, Storm(STORM_ROWS, seed, arguments.gap), arguments.reach))
+    findings = stopping.run(soak(braced(job, steps), out, Storm(STORM_ROWS, seed, arguments.gap), arguments.reach))
     return 1 if findings else 0
 
 
