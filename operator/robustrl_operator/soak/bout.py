@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from robustrl_api.names import Role
 from robustrl_api.status import Incident
-from robustrl_operator.faults.kind import KINDS
 from robustrl_operator.faults.matrix import Row
 
 MOST_AT_ONCE = 2
@@ -47,15 +46,6 @@ class Strike:
     row: Row
     hit: frozenset[str]
 
-    @property
-    def most_epochs(self) -> int:
-        """Machines of all trainers that die at once fall silent within a heartbeat, and may be found one by one."""
-        return self.row.epochs * (len(self.hit) if KINDS[self.row.kind].every else 1)
-
-    @property
-    def most_incidents(self) -> int:
-        return self.row.incidents + self.most_epochs - self.row.epochs
-
 
 def incidents_at_least(strikes: Sequence[Strike], *, whole_job: bool) -> int:
     """How many incidents there must be before the job can be over these faults.
@@ -81,7 +71,7 @@ def judge(before: Scene, after: Scene, strikes: Sequence[Strike], incidents: Seq
 
 
 def _restarts(before: Scene, after: Scene, strikes: Sequence[Strike]) -> Iterator[str]:
-    least, most = max(strike.row.epochs for strike in strikes), sum(strike.most_epochs for strike in strikes)
+    least, most = max(strike.row.epochs for strike in strikes), sum(strike.row.epochs for strike in strikes)
     rose = after.epoch - before.epoch
     if not least <= rose <= most:
         yield f"the epoch rose by {rose}, expected {least}" + (f" to {most}" if most > least else "")
@@ -94,13 +84,13 @@ def _restarts(before: Scene, after: Scene, strikes: Sequence[Strike]) -> Iterato
 
 def _records(strikes: Sequence[Strike], incidents: Sequence[Incident], *, whole_job: bool) -> Iterator[str]:
     least = incidents_at_least(strikes, whole_job=whole_job)
-    most = sum(strike.most_incidents for strike in strikes)
+    most = sum(strike.row.incidents for strike in strikes)
     if not least <= len(incidents) <= most:
         yield f"{len(incidents)} incidents on record, expected {least}" + (f" to {most}" if most > least else "")
     causes = {cause for strike in strikes for cause in strike.row.causes}
     for incident in incidents:
         if incident.cause not in causes:
-            yield f"{incident.pod} was taken for {incident.cause} ({incident.evidence}), expected {_listed(causes)}"
+            yield f"{taken_for(incident)}, expected {_listed(causes)}"
 
 
 def _others_disturbed(before: Scene, after: Scene, strikes: Sequence[Strike]) -> Iterator[str]:
@@ -129,6 +119,13 @@ def _single(before: Scene, after: Scene, strike: Strike, incidents: Sequence[Inc
             yield f"{life.pod} was hit and " + ("is gone" if row.keeps_pod else "is still there")
         elif now is not None and (now.boot == life.boot) is not row.keeps_agent:
             yield f"{life.pod} was hit and its agent " + ("was restarted" if row.keeps_agent else "lives on")
+
+
+def taken_for(incident: Incident) -> str:
+    """In words, with the beginning and the end of the evidence: a traceback's last line names the exception."""
+    lines = incident.evidence.splitlines() or [""]
+    words = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
+    return f"{incident.pod} was taken for {incident.cause} ({words})"
 
 
 def _listed(words: Iterable[str]) -> str:

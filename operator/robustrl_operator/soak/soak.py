@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from robustrl_api.control import ChildState
 from robustrl_api.names import Role
-from robustrl_api.status import Incident
+from robustrl_api.status import ConditionType, Incident, holds
 from robustrl_operator.faults.kind import FaultKind, aim
 from robustrl_operator.faults.matrix import Moment, Place, Row, rows
 from robustrl_operator.local.run import LocalRun, now
 from robustrl_operator.report.incidents import stage_seconds
-from robustrl_operator.soak.bout import MOST_AT_ONCE, Life, Scene, Strike, incidents_at_least, judge
+from robustrl_operator.soak.bout import MOST_AT_ONCE, Life, Scene, Strike, incidents_at_least, judge, taken_for
 from robustrl_operator.soak.storm import Storm
 from robustrl_operator.view import timestamp
 
@@ -33,6 +33,9 @@ STEPS_BETWEEN = 2
 """Steps that a job has made since its last fault when it is well."""
 STUCK_SECONDS = 300.0
 """The longest that anything may take before the job counts as stuck."""
+UNJUDGED_SECONDS = 60.0
+"""A job that reaches its end so soon after a fault need not have been over it; the calm before its end is usually
+longer."""
 
 SLOW_TO_SHOW = frozenset({FaultKind.WORKER_MEMORY})
 """They strike alone: a process without memory fails only when it wants more, which may be after another's end."""
@@ -59,6 +62,10 @@ class Stuck(Exception):
     """The job did not get over a fault."""
 
 
+class _Succeeded(Exception):
+    """The job has reached its end."""
+
+
 class Soak:
     """One storm on one job.
 
@@ -72,6 +79,7 @@ class Soak:
         self._began = asyncio.get_running_loop().time()
         self._next = self._quiet_from = 0.0
         self._struck_at_step = 0
+        self._judged = timestamp(now())
         self.outcome = Outcome()
 
     async def blow(self) -> Outcome:
@@ -80,18 +88,23 @@ class Soak:
         Raises:
             Stuck: the job did not get over a fault in time.
         """
-        await self._until(lambda: self._is_well(STEPS_BETWEEN))
-        self._schedule()
-        while not self._over():
-            await self._bout()
-        self._tell(f"the storm is over after {sum(self.outcome.struck.values())} faults")
-        await self._until_end()
+        try:
+            await self._until(lambda: self._is_well(STEPS_BETWEEN))
+            self._schedule()
+            while not self._over():
+                await self._bout()
+            self._tell(f"the storm is over after {self.outcome.struck.total()} faults")
+            await self._until_end()
+            self._judge_quiet()
+        except _Succeeded:
+            self._ended_early()
         return self.outcome
 
     # One bout: from a moment at which the job is well to the next.
 
     async def _bout(self) -> None:
         found: Row | bool | None = await self._until(lambda: self._drawn([]) or self._over())
+        self._judge_quiet()
         before, since = self._scene(), timestamp(now())
         strikes: list[Strike] = []
         while isinstance(found, Row):
@@ -158,13 +171,27 @@ class Soak:
         incidents, after = self._incidents(since), self._scene()
         for incident in incidents:
             self._tell(f"  {_told(incident)}")
-        findings = judge(before, after, strikes, incidents)
         again = after.attempt - before.attempt
         self._tell("  well again" + (", the whole job restarted" if again else "") + f" in epoch {after.epoch}")
+        names = " and ".join(strike.row.name for strike in strikes)
+        self._broken(f"{names} after step {before.step}", judge(before, after, strikes, incidents))
+        self._judged = timestamp(now())
+
+    def _judge_quiet(self) -> None:
+        """Since the job was over the last fault nothing was struck, so nothing may have been found."""
+        self._broken("nothing was struck", [taken_for(incident) for incident in self._incidents(self._judged)])
+
+    def _ended_early(self) -> None:
+        """Before it was over the last fault. What the ledger must hold at the end is asked for all the same."""
+        since = self._seconds() - self._quiet_from
+        self._tell(f"the job reached its end {since:.0f} s after the last fault, which is not judged")
+        if since > UNJUDGED_SECONDS:
+            self._broken("the last fault", [f"the job was not over it after {since:.0f} s: {self._state()}"])
+
+    def _broken(self, what: str, findings: Iterable[str]) -> None:
         for finding in findings:
             self._tell(f"  BROKEN: {finding}")
-        names = " and ".join(strike.row.name for strike in strikes)
-        self.outcome.findings += [f"{names} after step {before.step}: {finding}" for finding in findings]
+            self.outcome.findings.append(f"{what}: {finding}")
 
     # Looking.
 
@@ -178,6 +205,14 @@ class Soak:
                 role = Role.TRAINER if pod.uid in members else pod.role
                 lives[pod.uid] = Life(pod.name, role, heard.report.boot, heard.report.child.life)
         return Scene(status.epoch, status.attempt, self._run.step, lives)
+
+    def _state(self) -> str:
+        """What there is to see of a job that is not well."""
+        pods = [pod for pod in self._run.body.processes if not pod.deleting]
+        down = ", ".join(pod.name for pod in pods if not self._is_up(pod.uid)) or "none"
+        recovery = self._run.status.recovery
+        stage = f"; in recovery, stage {recovery.stage}" if recovery else ""
+        return f"{_conditions(self._run)}; pods that are not up: {down}{stage}; step {self._run.step}"
 
     def _incidents(self, since: str) -> list[Incident]:
         return [incident for incident in self._run.status.incidents if incident.detected_time >= since]
@@ -194,13 +229,20 @@ class Soak:
         return self._run.step >= self._run.job.spec.steps * (1 - CALM_SHARE)
 
     async def _until(self, what: Callable[[], T]) -> T:
-        """What it says, once that is true. Raises `Stuck` if the job ends instead, or nothing comes of it."""
+        """What it says, once that is true.
+
+        Raises:
+            _Succeeded: the job reached its end instead.
+            Stuck: it failed, or nothing comes of it.
+        """
         deadline = self._seconds() + STUCK_SECONDS
         while not (found := what()):
+            if holds(self._run.status, ConditionType.SUCCEEDED):
+                raise _Succeeded
             if self._run.ended():
                 raise Stuck(f"the job ended in the storm: {_conditions(self._run)}")
             if self._seconds() > deadline:
-                raise Stuck(f"not well {STUCK_SECONDS:.0f} s after a fault: {_conditions(self._run)}")
+                raise Stuck(f"not well {STUCK_SECONDS:.0f} s after a fault: {self._state()}")
             await asyncio.sleep(POLL_SECONDS)
         return found
 
