@@ -48,6 +48,7 @@ class ControlHub:
         self._on_report = on_report
         self.nodes = NodeHub(clock, self._take_news)
         self._lines: dict[str, _Line] = {}
+        self._closed = False
 
     def heard(self, uid: str) -> Heard | None:
         line = self._lines.get(uid)
@@ -72,12 +73,20 @@ class ControlHub:
         An older call of the same pod that is still being held is answered now, so that one pod holds one call. None
         means that the operator does not know this pod (yet).
         """
+        if self._closed:
+            return None
         line = self._lines.setdefault(identity.uid, _Line())
         self._take(identity, line, report)
         line.changed.set()
         if line.assignment is None or line.assignment.etag == report.applied:
             await self._hold(line)
-        return line.assignment
+        return None if self._closed else line.assignment
+
+    def close(self) -> None:
+        """Tell nobody anything any more; calls that are being held are answered now, as of an unknown pod."""
+        self._closed = True
+        for line in self._lines.values():
+            line.changed.set()
 
     def _take_news(self, pod: Placed) -> None:
         self._on_report(PodIdentity(pod.namespace, pod.name, pod.uid))

@@ -62,7 +62,10 @@ class Prober:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    async def close(self) -> None:
-        for task in list(self._running.values()):
+    def stop(self) -> None:
+        for task in self._running.values():
             task.cancel()
+
+    async def close(self) -> None:
+        self.stop()
         await asyncio.gather(*self._running.values(), return_exceptions=True)

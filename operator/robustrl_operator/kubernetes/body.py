@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from lightkube import ApiError, AsyncClient
@@ -20,6 +21,7 @@ from robustrl_operator.control.hub import Clock
 from robustrl_operator.faults.kind import Means
 from robustrl_operator.kubernetes import certificates
 from robustrl_operator.kubernetes.informer import Informer, newer
+from robustrl_operator.kubernetes.lease import LeaseLost
 from robustrl_operator.kubernetes.pod_factory import build_pod
 from robustrl_operator.kubernetes.pod_reader import read_node, read_pod
 from robustrl_operator.kubernetes.resources import FIELD_MANAGER, RLJobResource
@@ -40,14 +42,21 @@ def key_of(obj: Object) -> str:
 
 
 class KubernetesBody:
-    """All jobs of one cluster."""
+    """All jobs of one cluster.
+
+    Args:
+        may_act: asked before each thing that is done.
+    """
 
     rendezvous_base = 29_500
     means = frozenset({Means.DELETE})
     """Nodes belong to everybody on the cluster: the operator has no right to harm one, and asks for none."""
 
-    def __init__(self, client: AsyncClient, control_url: str, ca: str, clock: Clock) -> None:
+    def __init__(
+        self, client: AsyncClient, control_url: str, ca: str, clock: Clock, may_act: Callable[[], bool] = lambda: True
+    ) -> None:
         self._client, self._control_url, self._ca, self._clock = client, control_url, ca, clock
+        self._may_act = may_act
         self._jobs: dict[str, Object] = {}
         self._namespaces_with_ca: set[str] = set()
         self.pod_informer: Informer | None = None
@@ -89,7 +98,13 @@ class KubernetesBody:
 
     # What is done.
 
+    def _check(self) -> None:
+        """Nothing is begun once another operator may act."""
+        if not self._may_act():
+            raise LeaseLost("another operator may act now")
+
     async def write_status(self, job: RLJob, status: RLJobStatus) -> None:
+        self._check()
         meta = job.metadata
         version = self._jobs[f"{meta.namespace}/{meta.name}"]["metadata"]["resourceVersion"]
         patch = {
@@ -107,6 +122,7 @@ class KubernetesBody:
         self.take_job(_as_object(stored))
 
     async def carry_out(self, job: RLJob, action: Action) -> None:
+        self._check()
         try:
             if isinstance(action, CreatePod):
                 await self._create(job, action)
@@ -168,6 +184,7 @@ class KubernetesBody:
         await self._publish(meta["namespace"], meta["name"], meta["uid"], event)
 
     async def _publish(self, namespace: str, name: str, uid: str, event: Event) -> None:
+        self._check()
         log.info("%s/%s %s: %s", namespace, name, event.reason, event.message)
         now = self._clock()
         core = CoreEvent(

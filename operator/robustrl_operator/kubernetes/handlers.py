@@ -34,6 +34,8 @@ def settings() -> kopf.OperatorSettings:
     """No peering with strangers, no long waits, and a watch that does not go silent for ever."""
     chosen = kopf.OperatorSettings()
     chosen.peering.standalone = True
+    # kopf would kill the process so many seconds after it was ended, and this operator goes on as a follower.
+    chosen.process.ultimate_exiting_timeout = None
     chosen.posting.enabled = False
     chosen.networking.request_timeout = REQUEST_SECONDS
     chosen.networking.connect_timeout = 5

@@ -45,7 +45,8 @@ class Informer:
             self._scope["namespace"] = namespace
         self.objects: dict[str, Object] = {}
         self._last_contact = asyncio.get_running_loop().time()
-        self.synced = asyncio.Event()
+        self._synced = asyncio.Event()
+        self._watching: asyncio.Timeout | None = None
 
     @property
     def age_seconds(self) -> float:
@@ -59,14 +60,23 @@ class Informer:
             try:
                 version = await self._list()
                 failures = 0
-                await self._watch(version)
+                if self._synced.is_set():
+                    await self._watch(version)
             except Exception as error:
                 failures += 1
                 delay = min(MAX_RETRY_SECONDS, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0)
                 log.warning("%s: %s; again in %.1f s", self._resource.__name__, error or type(error).__name__, delay)
                 await asyncio.sleep(delay)
 
+    async def renew(self) -> None:
+        """Have everything read anew; returns once nothing that is known is older than this call."""
+        synced = self._synced = asyncio.Event()
+        if self._watching is not None and not self._watching.expired():
+            self._watching.reschedule(asyncio.get_running_loop().time())
+        await synced.wait()
+
     async def _list(self) -> str:
+        synced = self._synced
         async with asyncio.timeout(LIST_SECONDS):
             listing = self._client.list(self._resource, **self._scope)
             found = {obj.metadata.uid: obj.to_dict() async for obj in listing}
@@ -77,13 +87,13 @@ class Informer:
         for uid in before.keys() | found.keys():
             if before.get(uid) != found.get(uid):
                 self._on_change(found.get(uid) or before[uid])
-        self.synced.set()
+        synced.set()
         return version
 
     async def _watch(self, version: str) -> None:
         """Follow changes until it is time for the next list."""
         try:
-            async with asyncio.timeout(RENEW_SECONDS):
+            async with asyncio.timeout(RENEW_SECONDS) as self._watching:
                 async for change, item in self._client.watch(
                     self._resource, resource_version=version, server_timeout=int(RENEW_SECONDS), **self._scope
                 ):
@@ -91,6 +101,8 @@ class Informer:
                     self.take(item.to_dict(), gone=change == "DELETED")
         except TimeoutError:
             return
+        finally:
+            self._watching = None
 
     def _heard(self) -> None:
         self._last_contact = asyncio.get_running_loop().time()

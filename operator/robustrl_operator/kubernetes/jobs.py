@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +25,7 @@ Object = dict[str, Any]
 
 
 class Jobs:
-    """Owns the reconcilers and wakes them."""
+    """Owns the reconcilers and wakes them, for as long as this operator leads; `stop` ends that for good."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -137,12 +136,20 @@ class Jobs:
         status = job.status.model_dump(mode="json", by_alias=True) if job else None
         return {"key": key, "status": status, "pods": pods}
 
-    async def close(self) -> None:
-        """Act no more: not for the jobs there are, and not for any that is still heard of."""
+    def stop(self) -> None:
+        """Act no more from this moment on: not for the jobs there are, and not for any that is still heard of."""
         self._closed = True
-        tasks = [*(task for _, task in self._running.values()), *self._telling]
-        for task in tasks:
+        self.hub.close()
+        self.prober.stop()
+        for task in self._tasks():
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [*(task for _, task in self._running.values()), *self._telling]
+
+    async def close(self) -> None:
+        """Stop, and wait until all that was under way is over."""
+        tasks = self._tasks()
+        self.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.prober.close()

@@ -2,8 +2,8 @@
 
 A candidate never compares clocks with another machine: it takes the lease over when the record has not changed for a
 whole lease duration of its own monotonic clock. The holder gives up acting a little before others may begin: when it
-has not managed to renew for `RENEW_DEADLINE_SECONDS`. Every write carries the resource version that was read, so of
-two candidates one wins.
+has not managed to renew for `RENEW_DEADLINE_SECONDS`, counted from before the renewal was sent. Every write carries the
+resource version that was read, so of two candidates one wins.
 """
 
 from __future__ import annotations
@@ -72,12 +72,21 @@ class Elector:
     ) -> None:
         self._client, self._namespace, self._me, self._clock = client, namespace, me, clock
         self._observed: Observed | None = None
+        self._renewed = 0.0
         self._given_back = False
         self.leading = False
 
+    def holds(self) -> bool:
+        """Whether this operator may act now. Told by the clock alone: also after its process stood still."""
+        return self.leading and self._left() > 0
+
+    def _left(self) -> float:
+        """Seconds for which the last renewal still allows to act."""
+        return self._renewed + RENEW_DEADLINE_SECONDS - self._clock()
+
     async def lead(self) -> None:
-        """Wait until this operator holds the lease."""
-        while not await self._try():  # noqa: ASYNC110 - the lease is another machine's news
+        """Wait until this operator holds the lease. It may be called again once the lease was lost."""
+        while not await self._try(CALL_SECONDS):  # noqa: ASYNC110 - the lease is another machine's news
             await asyncio.sleep(RETRY_SECONDS * random.uniform(0.8, 1.2))
         self.leading = True
         log.info("%s leads", self._me)
@@ -86,16 +95,14 @@ class Elector:
         """Renew for as long as that works.
 
         Raises:
-            LeaseLost: it no longer does.
+            LeaseLost: it no longer does. No later than `RENEW_DEADLINE_SECONDS` after the last renewal was sent.
         """
-        renewed = self._clock()
-        while True:
-            await asyncio.sleep(RETRY_SECONDS * random.uniform(0.8, 1.2))
-            if await self._try():
-                renewed = self._clock()
-            elif self._clock() - renewed > RENEW_DEADLINE_SECONDS or not self._mine():
-                self.leading = False
-                raise LeaseLost(f"{self._me} could not renew its lease")
+        while self.holds():
+            await asyncio.sleep(min(RETRY_SECONDS * random.uniform(0.8, 1.2), max(0.0, self._left())))
+            if not await self._try(max(0.0, min(CALL_SECONDS, self._left()))) and not self._mine():
+                break
+        self.leading = False
+        raise LeaseLost(f"{self._me} could not renew its lease")
 
     async def release(self) -> None:
         """Give the lease back, so that the next one need not wait for it to run out."""
@@ -115,32 +122,42 @@ class Elector:
     def _mine(self) -> bool:
         return self._observed is not None and self._observed.holder == self._me
 
-    async def _try(self) -> bool:
+    async def _try(self, seconds: float) -> bool:
         """One look at the lease, and one write if it may be taken or renewed. Whether it is ours now."""
+        asked = self._clock()
         try:
-            async with asyncio.timeout(CALL_SECONDS):
-                return await self._look_and_take()
+            async with asyncio.timeout(seconds):
+                held = await self._look_and_take()
         except ApiError as error:
             if error.status.code != CONFLICT:
                 log.warning("lease: %s", error.status.message)
         except (httpx2.HTTPError, TimeoutError) as error:
             log.warning("lease: the API server does not answer: %s", str(error) or type(error).__name__)
+        else:
+            self._renewed = asked if held else self._renewed
+            return held
         return False
 
     async def _look_and_take(self) -> bool:
         lease = await self._read()
         if lease is None:
-            await self._client.create(self._fresh())
+            made = self._fresh()
+            await self._client.create(made)
+            self._note(made)
             return True
         spec = lease.spec or LeaseSpec()
-        holder, renewals = spec.holderIdentity or "", str(spec.renewTime)
-        self._observed = observe(self._observed, holder, renewals, self._clock())
+        self._note(lease)
         if self._given_back or not may_take(self._observed, self._me, self._clock()):
             return False
-        lease.spec = self._spec((spec.leaseTransitions or 0) + (holder != self._me))
+        transitions = (spec.leaseTransitions or 0) + (spec.holderIdentity != self._me)
+        lease.spec = self._spec(transitions)
         await self._client.replace(lease)
-        self._observed = observe(self._observed, self._me, str(lease.spec.renewTime), self._clock())
+        self._note(lease)
         return True
+
+    def _note(self, lease: Lease) -> None:
+        spec = lease.spec or LeaseSpec()
+        self._observed = observe(self._observed, spec.holderIdentity or "", str(spec.renewTime), self._clock())
 
     async def _read(self) -> Lease | None:
         try:
