@@ -78,15 +78,9 @@ def enter(code: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(code), os.environ.get("PYTHONPATH", "")]))
 
 
-def find(name: str) -> RunFolder:
-    """A run by its folder, or the newest run of a job by the job's name, under `out` where `robustrl run` puts them.
-
-    Raises:
-        BadRun: there is none.
-    """
+def find(name: str) -> RunFolder | None:
+    """A run by its folder, or the newest run of a job by the job's name, under `out` where `robustrl run` puts them."""
     if (Path(name) / "ledger.sqlite").exists():
         return RunFolder(Path(name).resolve())
     runs = sorted(path for path in Path("out").glob(f"{name}-*") if (path / "ledger.sqlite").exists())
-    if not runs:
-        raise BadRun(f"{name} is no folder of a run, and out/{name}-* has none; for a job on a cluster give --ledger")
-    return RunFolder(runs[-1].resolve())
+    return RunFolder(runs[-1].resolve()) if runs else None
