@@ -18,7 +18,7 @@ from processes import Process, processes
 from table import Row
 
 RATE = 8e6
-SIZE = 128 << 20
+SIZE = 256 << 20
 CHUNK = 2 << 20
 RECEIVERS = 15
 RUNS = 5
