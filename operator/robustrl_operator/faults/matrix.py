@@ -71,6 +71,11 @@ class Row:
             return f"{self.kind} in the {self.moment}"
         return f"{self.kind} of rank {self.index}" if self.index >= 0 else str(self.kind)
 
+    @property
+    def needs_standby(self) -> bool:
+        """Whether another pod takes a trainer's place."""
+        return self.epochs > 0 and not self.keeps_pod
+
 
 EXITED = (Cause.WORKER_EXITED,)
 EXITS = (Cause.WORKER_EXITED, Cause.PEER_LOST)
