@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from robustrl_api.control import ChildState
-from robustrl_api.names import Role
 from robustrl_api.status import ConditionType, Incident, holds
-from robustrl_operator.faults.kind import FaultKind, aim
+from robustrl_operator.faults.kind import FaultKind
 from robustrl_operator.faults.matrix import Moment, Place, Row, rows
 from robustrl_operator.local.run import LocalRun, now
 from robustrl_operator.report.incidents import stage_seconds
-from robustrl_operator.soak.bout import MOST_AT_ONCE, Life, Scene, Strike, incidents_at_least, judge, taken_for
+from robustrl_operator.soak.bout import MOST_AT_ONCE, Scene, Strike, incidents_at_least, judge, taken_for
+from robustrl_operator.soak.sight import Sight
 from robustrl_operator.soak.storm import Storm
 from robustrl_operator.view import timestamp
 
@@ -76,6 +75,7 @@ class Soak:
 
     def __init__(self, run: LocalRun, storm: Storm, say: Callable[[str], None]) -> None:
         self._run, self._storm, self._say = run, storm, say
+        self._sight = Sight(run)
         self._began = asyncio.get_running_loop().time()
         self._next = self._quiet_from = 0.0
         self._struck_at_step = 0
@@ -89,7 +89,7 @@ class Soak:
             Stuck: the job did not get over a fault in time.
         """
         try:
-            await self._until(lambda: self._is_well(STEPS_BETWEEN))
+            await self._until(lambda: self._sight.is_well(STEPS_BETWEEN))
             self._schedule()
             while not self._over():
                 await self._bout()
@@ -105,7 +105,7 @@ class Soak:
     async def _bout(self) -> None:
         found: Row | bool | None = await self._until(lambda: self._drawn([]) or self._over())
         self._judge_quiet()
-        before, since = self._scene(), timestamp(now())
+        before, since = self._sight.scene(), timestamp(now())
         strikes: list[Strike] = []
         while isinstance(found, Row):
             strikes.append(await self._strike(found, late=bool(strikes)))
@@ -124,28 +124,11 @@ class Soak:
 
     def _can_strike(self, row: Row, hit: frozenset[str]) -> bool:
         """Whether all that it would hit is up and was not hit a moment ago."""
-        targets = self._targets(row)
-        return bool(targets) and not targets & hit and all(map(self._is_up, targets))
-
-    def _targets(self, row: Row) -> frozenset[str]:
-        body = self._run.body
-        try:
-            blows = aim(row.kind, lambda role: [pod.name for pod in body.playing(role)], row.index)
-        except LookupError:
-            return frozenset()
-        names = {blow.pod for blow in blows}
-        return frozenset(pod.uid for pod in body.processes if pod.name in names)
-
-    def _is_up(self, uid: str) -> bool:
-        heard = self._run.hub.heard(uid)
-        if heard is None or heard.report.child.state is not ChildState.RUNNING:
-            return False
-        if any(member.uid == uid for member in self._run.status.members):
-            return heard.report.child.epoch == self._run.status.epoch
-        return heard.report.role is Role.MANAGER or heard.report.admitted
+        targets = self._sight.targets(row)
+        return bool(targets) and not targets & hit and all(map(self._sight.is_up, targets))
 
     async def _strike(self, row: Row, *, late: bool) -> Strike:
-        hit = self._targets(row)
+        hit = self._sight.targets(row)
         names = await self._run.strike(row.kind, row.index)
         self._schedule()
         self.outcome.struck[row.name] += 1
@@ -157,18 +140,13 @@ class Soak:
 
     def _is_over_it(self, strikes: list[Strike], before: Scene, since: str) -> bool:
         whole_job = self._run.status.attempt > before.attempt
-        told = len(self._incidents(since)) >= incidents_at_least(strikes, whole_job=whole_job)
-        return told and self._seconds() >= self._quiet_from and self._is_well(self._struck_at_step + STEPS_BETWEEN)
-
-    def _is_well(self, step: int) -> bool:
-        status = self._run.status
-        full = bool(status.roles) and all(role.ready >= role.desired for role in status.roles)
-        up = all(self._is_up(pod.uid) for pod in self._run.body.processes if not pod.deleting)
-        recovered = status.recovery is None and status.restarts_without_progress == 0
-        return full and up and recovered and self._run.step >= step
+        told = len(self._sight.incidents(since)) >= incidents_at_least(strikes, whole_job=whole_job)
+        return (
+            told and self._seconds() >= self._quiet_from and self._sight.is_well(self._struck_at_step + STEPS_BETWEEN)
+        )
 
     def _conclude(self, before: Scene, strikes: list[Strike], since: str) -> None:
-        incidents, after = self._incidents(since), self._scene()
+        incidents, after = self._sight.incidents(since), self._sight.scene()
         for incident in incidents:
             self._tell(f"  {_told(incident)}")
         again = after.attempt - before.attempt
@@ -179,43 +157,19 @@ class Soak:
 
     def _judge_quiet(self) -> None:
         """Since the job was over the last fault nothing was struck, so nothing may have been found."""
-        self._broken("nothing was struck", [taken_for(incident) for incident in self._incidents(self._judged)])
+        self._broken("nothing was struck", [taken_for(incident) for incident in self._sight.incidents(self._judged)])
 
     def _ended_early(self) -> None:
         """Before it was over the last fault. What the ledger must hold at the end is asked for all the same."""
         since = self._seconds() - self._quiet_from
         self._tell(f"the job reached its end {since:.0f} s after the last fault, which is not judged")
         if since > UNJUDGED_SECONDS:
-            self._broken("the last fault", [f"the job was not over it after {since:.0f} s: {self._state()}"])
+            self._broken("the last fault", [f"the job was not over it after {since:.0f} s: {self._sight.words()}"])
 
     def _broken(self, what: str, findings: Iterable[str]) -> None:
         for finding in findings:
             self._tell(f"  BROKEN: {finding}")
             self.outcome.findings.append(f"{what}: {finding}")
-
-    # Looking.
-
-    def _scene(self) -> Scene:
-        status = self._run.status
-        members = {member.uid for member in status.members}
-        lives = {}
-        for pod in self._run.body.processes:
-            heard = self._run.hub.heard(pod.uid)
-            if heard is not None and not pod.deleting:
-                role = Role.TRAINER if pod.uid in members else pod.role
-                lives[pod.uid] = Life(pod.name, role, heard.report.boot, heard.report.child.life)
-        return Scene(status.epoch, status.attempt, self._run.step, lives)
-
-    def _state(self) -> str:
-        """What there is to see of a job that is not well."""
-        pods = [pod for pod in self._run.body.processes if not pod.deleting]
-        down = ", ".join(pod.name for pod in pods if not self._is_up(pod.uid)) or "none"
-        recovery = self._run.status.recovery
-        stage = f"; in recovery, stage {recovery.stage}" if recovery else ""
-        return f"{_conditions(self._run)}; pods that are not up: {down}{stage}; step {self._run.step}"
-
-    def _incidents(self, since: str) -> list[Incident]:
-        return [incident for incident in self._run.status.incidents if incident.detected_time >= since]
 
     # Time.
 
@@ -240,9 +194,9 @@ class Soak:
             if holds(self._run.status, ConditionType.SUCCEEDED):
                 raise _Succeeded
             if self._run.ended():
-                raise Stuck(f"the job ended in the storm: {_conditions(self._run)}")
+                raise Stuck(f"the job ended in the storm: {self._sight.words()}")
             if self._seconds() > deadline:
-                raise Stuck(f"not well {STUCK_SECONDS:.0f} s after a fault: {self._state()}")
+                raise Stuck(f"not well {STUCK_SECONDS:.0f} s after a fault: {self._sight.words()}")
             await asyncio.sleep(POLL_SECONDS)
         return found
 
@@ -262,8 +216,3 @@ class Soak:
 def _told(incident: Incident) -> str:
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in stage_seconds(incident).items())
     return f"{incident.cause}: {incident.decision}; {times}"
-
-
-def _conditions(run: LocalRun) -> str:
-    true = [condition for condition in run.status.conditions if condition.status == "True"]
-    return "; ".join(f"{condition.type} ({condition.reason}): {condition.message}" for condition in true)
