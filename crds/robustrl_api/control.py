@@ -135,6 +135,8 @@ class AgentReport(ApiModel):
     leaving: bool = False
     """The pod was told to end and uses what is left of its grace period to hand over."""
     complaint: Complaint | None = None
+    unstored: str = Field(default="", max_length=1000)
+    """Why this pod cannot write checkpoints to storage; empty while it can, or has no need to."""
     struck: Struck | None = None
     """The last strike that was carried out here, by this agent or one before it."""
     metrics: dict[str, float] = Field(default_factory=dict, max_length=64)

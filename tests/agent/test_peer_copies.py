@@ -288,7 +288,7 @@ async def test_settled_means_that_the_newest_is_there(start: Start) -> None:
 
 async def test_storage_gets_its_copy_beside_the_peer(start: Start, tmp_path: Path) -> None:
     owner, keeper, storage = await start("owner"), await start("keeper"), Shelf(tmp_path / "storage", 3)
-    archive = Archive(owner.memory, storage)
+    archive = Archive(owner.memory, storage, [].append)
     task = asyncio.create_task(archive.run())
     owner.pusher.assign(keeper.peer, EPOCH, ALL)
     for step in (1, 2, 3):

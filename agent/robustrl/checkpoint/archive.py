@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from robustrl.checkpoint import folder
@@ -17,13 +18,17 @@ FLUSH_SECONDS = 5.0
 
 
 class Archive(Copier):
-    """Writes to storage. One that cannot be written is reported, not fatal: memory copies still protect the job."""
+    """Writes to storage. One that cannot be written is reported, not fatal: memory copies still protect the job.
 
-    def __init__(self, memory: Shelf, storage: Shelf | None) -> None:
+    Args:
+        tell: called after each checkpoint with what kept it from being written, or nothing.
+    """
+
+    def __init__(self, memory: Shelf, storage: Shelf | None, tell: Callable[[str], None]) -> None:
         super().__init__()
         self._memory = memory
         self._storage = storage
-        self.last_error = ""
+        self._tell = tell
 
     @property
     def has_target(self) -> bool:
@@ -32,10 +37,10 @@ class Archive(Copier):
     async def _copy_newest(self, version: Version) -> None:
         try:
             await asyncio.to_thread(self._store, version)
-            self.last_error = ""
+            self._tell("")
         except OSError as error:
-            self.last_error = f"checkpoint {version} could not be written to storage: {error}"
-            log.warning("%s", self.last_error)
+            # Not the version: the same trouble with the next one is no news.
+            self._tell(f"checkpoints cannot be written to storage: {error.strerror or error}")
 
     async def flush(self) -> None:
         """Copy every checkpoint that only this pod may hold: it is about to go.

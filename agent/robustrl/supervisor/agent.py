@@ -45,7 +45,7 @@ class Agent:
         self._config, self._host = config, host
         self._state = PodState(pod, config.role)
         self._memory = PodMemory(config)
-        self._archive = Archive(self._memory.checkpoints, self._memory.storage)
+        self._archive = Archive(self._memory.checkpoints, self._memory.storage, self._note_unstored)
         self._pusher = Pusher(self._memory.checkpoints, pod, self._note_copied)
         self._keeping = Keeping(self._memory.checkpoints)
         self._managers = ManagersClient()
@@ -87,10 +87,18 @@ class Agent:
         if problem:
             log.error("%s", problem)
             self._state.complaint = Complaint(reason="VolumeUnusable", message=problem)
+        self._note_unstored(self._memory.prepare_storage())
         await self._endpoint.start()
         await self._launcher.start()
         if self._config.role is Role.TRAINER:
             self._launcher.prepare_standby()
+
+    def _note_unstored(self, problem: str) -> None:
+        """Storage cannot be written, or can again."""
+        if problem != self._state.unstored:
+            log.warning("%s", problem or "checkpoints reach storage again")
+            self._state.unstored = problem
+            self._state.notify()
 
     async def _take_leave(self) -> None:
         """Hand over what is under way, within the grace period; the control channel is up meanwhile."""

@@ -27,15 +27,11 @@ class PodMemory:
 
     def prepare(self) -> str:
         """Make the folders; a sentence about what cannot be written, or nothing."""
-        for path in (self.checkpoints.root, self.weights, *([self.storage.root] if self.storage else [])):
-            try:
-                path.mkdir(parents=True, exist_ok=True)
-                # A file of its own: pods that share the volume try at the same moment.
-                with tempfile.TemporaryFile(dir=path):
-                    pass
-            except OSError as error:
-                return f"{path} cannot be written ({error.strerror}); check the volume and its permissions"
-        return ""
+        return _problem(self.checkpoints.root) or _problem(self.weights)
+
+    def prepare_storage(self) -> str:
+        """The same for storage, without which a job that is at work goes on."""
+        return _problem(self.storage.root) if self.storage else ""
 
     def started_epoch(self) -> int:
         """The last epoch whose workers were started here, by this agent or one before it."""
@@ -66,3 +62,13 @@ class PodMemory:
 
     def mark_strike(self, strike: str) -> None:
         self._strike.write_text(strike)
+
+
+def _problem(folder: Path) -> str:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # A file of its own: pods that share the volume try at the same moment.
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return f"{folder} cannot be written ({error.strerror}); check the volume and its permissions"

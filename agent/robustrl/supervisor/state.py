@@ -26,6 +26,7 @@ class PodState:
     activity: ActivityWatch = field(default_factory=ActivityWatch)
     leaving: bool = False
     complaint: Complaint | None = None
+    unstored: str = ""
     struck: Struck | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -49,6 +50,7 @@ class PodState:
             activity=self.activity.report(),
             leaving=self.leaving,
             complaint=self.complaint,
+            unstored=self.unstored[:1000],
             struck=self.struck,
             metrics=dict(self.metrics),
         )

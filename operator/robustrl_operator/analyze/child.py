@@ -17,6 +17,11 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     if report.complaint is not None:
         text = f"{pod.name}: {report.complaint.reason}: {report.complaint.message}"
         return Verdict(Health.FAILED, Cause.BAD_CONFIGURATION, text, Scope.POD)
+    if report.unstored and not _has_worked(view):
+        # Later on memory protects the job, and a person has time to mend it.
+        return Verdict(
+            Health.FAILED, Cause.BAD_CONFIGURATION, f"{pod.name}: VolumeUnusable: {report.unstored}", Scope.POD
+        )
     if pod.uid in view.member_by_uid:
         return _judge_trainer(view, pod, report)
     return _judge_supervised(view, pod, report)

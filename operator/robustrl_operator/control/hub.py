@@ -112,7 +112,7 @@ def _matters(before: AgentReport, after: AgentReport) -> bool:
     """Whether a report says something that a rule could act on."""
 
     def essence(report: AgentReport) -> tuple[object, ...]:
-        return (report.boot, report.epoch, report.role, report.child, report.complaint, report.step, report.admitted,
-                report.struck)  # fmt: skip
+        return (report.boot, report.epoch, report.role, report.child, report.complaint, report.unstored, report.step,
+                report.admitted, report.struck)  # fmt: skip
 
     return essence(before) != essence(after)

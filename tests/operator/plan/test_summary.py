@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.operator.build import NOW, SECOND, SERVICE, draft, failed, job, pod, running_job, with_status
+from tests.operator.build import NOW, SECOND, SERVICE, draft, failed, job, pod, running_job, saying, with_status
 
 from robustrl_api.status import ConditionType, RecoveryStatus, RLJobStatus
 from robustrl_operator.analyze import Verdict
@@ -52,6 +52,16 @@ def test_what_is_missing_is_said() -> None:
     after = summary.apply(draft(running_job(), {"j-rollout-3": failed("Pod")}))
     (ready,) = [c for c in after.status.conditions if c.type == ConditionType.READY]
     assert ready.message == "rollout 3/4"
+
+
+@pytest.mark.parametrize(("name", "told"), [("j-trainer-1", True), ("j-rollout-3", False)])
+def test_checkpoints_that_do_not_reach_storage_are_said(name: str, told: bool) -> None:
+    """Of the trainers: only they write there."""
+    after = summary.apply(draft(saying(running_job(), name, unstored="No space left on device")))
+    (degraded,) = [c for c in after.status.conditions if c.type == ConditionType.DEGRADED]
+    assert (degraded.status, degraded.reason) == (("True", "CheckpointsNotStored") if told else ("False", "AsDesired"))
+    assert degraded.message == (f"{name}: No space left on device" if told else "")
+    assert said(after)["Ready"] == "True"
 
 
 def test_transition_times_move_only_with_the_status() -> None:

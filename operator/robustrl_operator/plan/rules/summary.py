@@ -65,13 +65,25 @@ def _conditions(draft: Draft) -> Draft:
     training = running and ready["trainer"] and status.recovery is None and status.epoch > 0
     reason = "Training" if training else "NotTraining"
     draft = condition(draft, ConditionType.PROGRESSING, training, reason, draft.waiting_for)
-    degraded = running and status.epoch > 0 and not full
-    draft = condition(draft, ConditionType.DEGRADED, degraded, "RolesMissing" if degraded else "AsDesired", missing)
+    draft = _degraded(draft, missing if running and status.epoch > 0 and not full else "")
     draft = _recovering(draft)
     for kind in (ConditionType.SUCCEEDED, ConditionType.FAILED):
         if not any(c.type == kind and c.status == "True" for c in draft.status.conditions):
             draft = condition(draft, kind, False if draft.ended else None, "Ended" if draft.ended else "Running")
     return draft
+
+
+def _degraded(draft: Draft, missing: str) -> Draft:
+    """What the job does without for now. Each protects it less than it wants to be protected."""
+    unstored = "" if draft.ended else _unstored(draft)
+    reason = "RolesMissing" if missing else "CheckpointsNotStored" if unstored else "AsDesired"
+    return condition(draft, ConditionType.DEGRADED, bool(missing or unstored), reason, missing or unstored)
+
+
+def _unstored(draft: Draft) -> str:
+    """Why a trainer's checkpoints do not reach storage: they are in memory only."""
+    reports = ((m.pod, draft.view.report(m.uid)) for m in draft.status.members if m.uid)
+    return next((f"{pod}: {report.unstored}" for pod, report in reports if report and report.unstored), "")
 
 
 def _recovering(draft: Draft) -> Draft:
