@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from robustrl.audit import report as ledger_report
 from robustrl_api.status import ConditionType, holds
-from robustrl_operator.cli import stopping
+from robustrl_operator.cli import out_folder, stopping
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.faults.kind import Fault, FaultKind
 from robustrl_operator.local.run import LocalRun
@@ -48,12 +46,7 @@ def handle(arguments: argparse.Namespace) -> int:
         return 2
     if arguments.steps is not None:
         job = job.model_copy(update={"spec": job.spec.model_copy(update={"steps": arguments.steps})})
-    out = arguments.out or Path("out") / f"{job.metadata.name}-{datetime.now():%Y%m%d-%H%M%S}"
-    out = out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(
-        filename=out / "operator.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    out = out_folder.begin(arguments.out, job.metadata.name)
     # The example's modules and its script are found as they would be in the image's working directory.
     enter(arguments.manifest.resolve().parent)
     return stopping.run(_run(LocalRun(job, out, arguments.fault)))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import random
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from robustrl.audit import report
 from robustrl_api.job import RLJob
 from robustrl_api.status import RLJobStatus
-from robustrl_operator.cli import stopping
+from robustrl_operator.cli import out_folder, stopping
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder, enter
@@ -60,11 +58,7 @@ def handle(arguments: argparse.Namespace) -> int:
     except BadManifest as error:
         print(f"robustrl: {error}", file=sys.stderr)
         return 2
-    out = (arguments.out or Path("out") / f"soak-{datetime.now():%Y%m%d-%H%M%S}").resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(
-        filename=out / "operator.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    out = out_folder.begin(arguments.out, "soak")
     enter(arguments.manifest.resolve().parent)
     seed = random.randrange(2**31) if arguments.seed is None else arguments.seed
     steps = max(1, round(arguments.minutes * STEPS_A_MINUTE))
