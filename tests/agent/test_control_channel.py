@@ -150,6 +150,29 @@ async def test_operator_away_and_back(channel: Channel) -> None:
     assert taken, "a new operator hears of everybody within a heartbeat or two"
 
 
+async def test_an_answer_that_makes_no_sense_changes_nothing(channel: Channel) -> None:
+    channel.assign("1")
+    await channel.until(lambda: channel.applied)
+    await channel.runner.cleanup()
+    asked = asyncio.Event()
+
+    async def nonsense(_request: web.Request) -> web.Response:
+        asked.set()
+        return web.Response(text='{"role": "king"}')
+
+    app = web.Application()
+    app.router.add_post("/v1/report", nonsense)
+    confused = web.AppRunner(app, shutdown_timeout=0.1)
+    await confused.setup()
+    await web.TCPSite(confused, "127.0.0.1", channel.port).start()
+    async with asyncio.timeout(10):
+        await asked.wait()
+    await confused.cleanup()
+    channel.assign("2")
+    channel.runner = await serve(channel.hub, channel.port, [channel])
+    await channel.until(lambda: len(channel.applied) == 2, within=10)
+
+
 @pytest.mark.parametrize(
     ("token", "body", "status", "reason"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from pydantic import ValidationError
 from robustrl_api.control import AgentReport, Assignment
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
+from robustrl_api.skew import read_message, read_stored
+from robustrl_api.status import RLJobStatus
 from robustrl_api.version import Version
 
 ROOT = Path(__file__).parents[2]
@@ -81,3 +84,16 @@ def test_versions_are_ordered_by_epoch_then_step() -> None:
 def test_other_forms_of_a_version_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"EPOCH\.STEP"):
         Version.parse(text)
+
+
+def test_what_a_newer_operator_says_besides_is_ignored() -> None:
+    peer = {"pod": "a", "role": "rollout", "address": "10.0.0.1", "mood": "new"}
+    assignment = read_message(Assignment, json.dumps({"role": "trainer", "colour": 1, "peers": [peer]}))
+    assert (assignment.role, assignment.peers[0].pod) == (Role.TRAINER, "a")
+    with pytest.raises(ValidationError):
+        read_message(Assignment, '{"epoch": 1}')
+
+
+def test_a_newer_operators_status_can_be_read() -> None:
+    status = read_stored(RLJobStatus, {"epoch": 3, "members": [{"rank": 0, "pod": "a", "uid": "u", "x": 1}], "y": 1})
+    assert (status.epoch, status.members[0].pod) == (3, "a")

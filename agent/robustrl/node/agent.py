@@ -22,6 +22,7 @@ from robustrl.node.process_activity import ProcessActivity
 from robustrl.node.scrape import ExporterGone, ScrapeFailed, scrape
 from robustrl.node.settings import Settings
 from robustrl_api.node import REPORT_INTERVAL_SECONDS, NodeAssignment, NodeReport, PodReading, WatchedPod
+from robustrl_api.skew import read_message
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ class NodeAgent:
                 text = await response.text()
                 if response.status == 200:
                     self._post_failures = 0
-                    return NodeAssignment.model_validate_json(text)
+                    return read_message(NodeAssignment, text)
                 self._note_failure(f"{response.status} {text[:300]}")
         except (aiohttp.ClientError, TimeoutError, OSError, ValidationError) as error:
             self._note_failure(str(error) or type(error).__name__)

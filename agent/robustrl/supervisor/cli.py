@@ -18,6 +18,7 @@ from pydantic import ValidationError  # noqa: E402
 from robustrl.exit_status import BAD_INPUT_STATUS  # noqa: E402
 from robustrl.supervisor.agent import Agent, pod_address  # noqa: E402
 from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig  # noqa: E402
+from robustrl_api.skew import read_message  # noqa: E402
 
 
 def main() -> None:
@@ -27,7 +28,7 @@ def main() -> None:
     parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s agent %(levelname)s %(message)s", stream=sys.stderr)
     try:
-        config = PodConfig.model_validate_json(os.environ[POD_CONFIG_ENV])
+        config = read_message(PodConfig, os.environ[POD_CONFIG_ENV])
         pod, host = pod_address()
     except KeyError as error:
         sys.exit(_usage(f"{error.args[0]} is not set: the operator sets it in the pods that it creates"))

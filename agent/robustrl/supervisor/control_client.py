@@ -11,11 +11,13 @@ import random
 from collections.abc import Awaitable, Callable
 
 import aiohttp
+from pydantic import ValidationError
 
 from robustrl.control_access import ControlAccess
 from robustrl.supervisor.state import PodState
 from robustrl_api.control import Assignment
 from robustrl_api.pod_config import PodConfig
+from robustrl_api.skew import read_message
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +85,9 @@ class ControlClient:
                 text = await response.text()
                 if response.status == 200:
                     self._failures = 0
-                    return Assignment.model_validate_json(text)
+                    return read_message(Assignment, text)
                 self._note_failure(f"{response.status} {text[:300]}")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValidationError) as error:
             self._note_failure(str(error) or type(error).__name__)
         return None
 

@@ -255,7 +255,7 @@ class TrainerRunner:
                 wanted,
                 self._memory.checkpoints,
                 self._memory.storage,
-                self._assignment.peers,
+                [peer for peer in self._assignment.peers if peer.pod != self._state.pod],
                 self._assignment.keeper,
             )
         except NoCopy as error:

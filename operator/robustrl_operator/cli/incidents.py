@@ -14,6 +14,7 @@ from lightkube import ApiError, Client
 from lightkube.core.exceptions import ConfigError
 
 from robustrl_api.job import RLJob
+from robustrl_api.skew import read_message, read_stored
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.kubernetes.resources import RLJobResource
 from robustrl_operator.local.run_folder import RunFolder
@@ -45,7 +46,7 @@ def handle(arguments: argparse.Namespace) -> int:
 
 
 def _local(folder: Path) -> Iterator[tuple[str, RLJobStatus]]:
-    yield folder.name, RLJobStatus.model_validate_json(RunFolder(folder).status.read_text())
+    yield folder.name, read_message(RLJobStatus, RunFolder(folder).status.read_text())
 
 
 def _cluster(job: str | None, namespace: str | None) -> Iterator[tuple[str, RLJobStatus]]:
@@ -54,5 +55,5 @@ def _cluster(job: str | None, namespace: str | None) -> Iterator[tuple[str, RLJo
     if job:
         items = [client.get(RLJobResource, job, namespace=namespace)]
     for item in items:
-        found = RLJob.model_validate(item.to_dict())
+        found = read_stored(RLJob, item.to_dict())
         yield f"{found.metadata.namespace}/{found.metadata.name}", found.status

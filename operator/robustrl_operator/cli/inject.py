@@ -22,6 +22,7 @@ from lightkube.types import PatchType
 from robustrl_api.injection import Request
 from robustrl_api.job import RLJob
 from robustrl_api.names import ANNOTATION_INJECT
+from robustrl_api.skew import read_message, read_stored
 from robustrl_api.spec import InjectionMode
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.faults.kind import FaultKind, kinds_text
@@ -85,7 +86,7 @@ def _ask_run(folder: Path, request: Request) -> Read:
     temporary = run.request.with_suffix(".tmp")
     temporary.write_text(request.model_dump_json(by_alias=True))
     temporary.rename(run.request)
-    return lambda: RLJobStatus.model_validate_json(run.status.read_text())
+    return lambda: read_message(RLJobStatus, run.status.read_text())
 
 
 def _ask_cluster(arguments: argparse.Namespace, request: Request) -> Read:
@@ -107,18 +108,15 @@ def _check_allowed(job: RLJob) -> None:
 
 
 def _read(client: Client, name: str, namespace: str | None) -> RLJob:
-    return RLJob.model_validate(_fields(client.get(RLJobResource, name, namespace=namespace)))
-
-
-def _fields(item: Any) -> dict[str, Any]:
-    return dict(item.to_dict())
+    found: Any = client.get(RLJobResource, name, namespace=namespace)
+    return read_stored(RLJob, found.to_dict())
 
 
 def _choose(client: Client, arguments: argparse.Namespace, target: str) -> RLJob:
     if arguments.job:
         return _read(client, arguments.job, arguments.namespace)
     found: Any = client.list(RLJobResource, namespace=arguments.namespace)
-    jobs = [RLJob.model_validate(_fields(item)) for item in found]
+    jobs = [read_stored(RLJob, item.to_dict()) for item in found]
     named = [job for job in jobs if target.startswith(f"{job.metadata.name}-")]
     chosen = max(named, key=lambda job: len(job.metadata.name)) if named else jobs[0] if len(jobs) == 1 else None
     if chosen is None:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from robustrl_api.base import ApiModel
 from robustrl_api.control import AgentReport
 from robustrl_api.node import NodeReport
+from robustrl_api.skew import read_message
 from robustrl_operator.control.hub import ControlHub, PodIdentity
 
 MAX_REPORT_BYTES = 64 * 1024
@@ -56,7 +57,7 @@ def _report(hub: ControlHub, authenticator: Authenticator) -> Handler:
         if identity is None:
             return _unauthorized()
         try:
-            report = AgentReport.model_validate_json(await request.read())
+            report = read_message(AgentReport, await request.read())
         except ValidationError as error:
             return _error(400, "BadReport", str(error))
         if report.pod != identity.pod:
@@ -83,7 +84,7 @@ def _node_report(hub: ControlHub, authenticator: Authenticator, node_agents: Nod
             return _error(403, "NoNode", "the token names no node: node agents need Kubernetes 1.30 or newer")
         try:
             body = await request.clone(client_max_size=MAX_NODE_REPORT_BYTES).read()
-            report = NodeReport.model_validate_json(body)
+            report = read_message(NodeReport, body)
         except ValidationError as error:
             return _error(400, "BadReport", str(error))
         if report.node != identity.node:

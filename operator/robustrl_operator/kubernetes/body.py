@@ -15,6 +15,7 @@ from lightkube.types import CascadeType, PatchType
 
 from robustrl_api.job import RLJob
 from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_ROLE, EventReason
+from robustrl_api.skew import read_stored
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.control.body import StatusConflict
 from robustrl_operator.control.hub import Clock
@@ -83,7 +84,8 @@ class KubernetesBody:
         if obj is None or obj["metadata"].get("deletionTimestamp"):
             return None
         fields = {name: obj[name] for name in ("apiVersion", "kind", "metadata", "spec") if name in obj}
-        return RLJob.model_validate({**fields, "status": obj.get("status") or {}})
+        status = read_stored(RLJobStatus, obj.get("status") or {})
+        return RLJob.model_validate({**fields, "status": status})
 
     def pods(self, key: str) -> tuple[PodView, ...]:
         assert self.pod_informer is not None

@@ -16,6 +16,7 @@ from lightkube.resources.core_v1 import Pod
 
 from robustrl_api.job import RLJob
 from robustrl_api.names import LABEL_JOB, LABEL_ROLE, Role
+from robustrl_api.skew import read_stored
 from robustrl_operator.kubernetes.resources import RLJobResource
 
 DOWNLOAD_SECONDS = 60.0
@@ -37,7 +38,7 @@ def fetch(name: str, namespace: str | None, target: Path) -> None:
     client = Client()
     where = namespace or client.namespace
     found: Any = client.get(RLJobResource, name, namespace=where)
-    port = RLJob.model_validate(found.to_dict()).spec.manager.port
+    port = read_stored(RLJob, found.to_dict()).spec.manager.port
     pods = client.list(Pod, namespace=where, labels={LABEL_JOB: name, LABEL_ROLE: Role.MANAGER.value})
     refusals = []
     with HttpClient(client.config, ConnectionParams(timeout=httpx2.Timeout(DOWNLOAD_SECONDS))) as http:

@@ -26,15 +26,15 @@ def assignments(view: JobView, rendezvous_base: int = 29_500) -> dict[str, Assig
             a late process of an old epoch cannot walk into the new one's meeting.
     """
     peers = tuple(_peer(view, pod) for pod in sorted(view.pods, key=lambda p: p.name) if _is_reachable(view, pod))
-    alike = _Alike(peers, standbys(view), shall_hand_over(view), _rendezvous(view, rendezvous_base), Keepers(view))
-    return {pod.uid: _sealed(_assignment(view, pod, alike)) for pod in view.pods}
+    alike = _Alike(standbys(view), shall_hand_over(view), _rendezvous(view, rendezvous_base), Keepers(view))
+    said = xxhash.xxh3_64_hexdigest(b"".join(peer.model_dump_json().encode() for peer in peers))
+    return {pod.uid: _sealed(_assignment(view, pod, alike), peers, said) for pod in view.pods}
 
 
 @dataclass(frozen=True, slots=True)
 class _Alike:
     """What depends on the job alone, worked out once for all its pods."""
 
-    peers: tuple[Peer, ...]
     stand_by: frozenset[str]
     hand_over: bool
     rendezvous: str
@@ -50,7 +50,6 @@ def _assignment(view: JobView, pod: PodView, alike: _Alike) -> Assignment:
         epoch=view.status.epoch,
         run=active and role in (Role.ROLLOUT, Role.MANAGER, Role.SERVICE),
         manager=_manager_url(view),
-        peers=tuple(peer for peer in alike.peers if peer.pod != pod.name),
         heartbeat_seconds=float(view.spec.detection.heartbeat_seconds),
         standby=pod.uid in alike.stand_by,
         strike=strike_for(view.status.injection, pod.uid),
@@ -103,6 +102,7 @@ def _peer(view: JobView, pod: PodView) -> Peer:
     return Peer(pod=pod.name, role=view.current_role(pod), address=pod.address, rank=member.rank if member else -1)
 
 
-def _sealed(assignment: Assignment) -> Assignment:
-    etag = xxhash.xxh3_64_hexdigest(assignment.model_dump_json().encode())
-    return assignment.model_copy(update={"etag": etag})
+def _sealed(assignment: Assignment, peers: tuple[Peer, ...], peers_digest: str) -> Assignment:
+    """With the peers, which all pods share and of which a large job has thousands: digested once, not once a pod."""
+    etag = xxhash.xxh3_64_hexdigest(f"{peers_digest} {assignment.model_dump_json()}".encode())
+    return assignment.model_copy(update={"etag": etag, "peers": peers})

@@ -27,7 +27,8 @@ def test_a_trainer_is_told_everything_it_needs_to_meet_the_others() -> None:
     assert second.rendezvous == "10.0.0.1:29501" == given(view, "j-trainer-1").rendezvous
     assert second.manager == "http://10.0.0.0:8300"
     assert {peer.pod: peer.rank for peer in second.peers} == {
-        "j-manager-0": -1, "j-trainer-1": 0, "j-rollout-3": -1, "j-rollout-4": -1, "j-rollout-5": -1, "j-rollout-6": -1,
+        "j-manager-0": -1, "j-trainer-1": 0, "j-trainer-2": 1,
+        "j-rollout-3": -1, "j-rollout-4": -1, "j-rollout-5": -1, "j-rollout-6": -1,
     }  # fmt: skip
 
 
