@@ -11,6 +11,7 @@ besides have lasted longer than ever by as much: of the exporter's word and the 
 A trainer that waits for a peer stands still too. Where the peer is in a phase with a lease, as rank 0 is while it
 evaluates, and was so before the other's phase began, the lease is what limits both, and the one that waits is left be.
 And none stands still for longer than since a peer last entered a phase: where one hangs, no peer gets further.
+Where a peer is silent, its machine may be gone: that is settled first, and explains why the others stand still.
 
 Deadlines are learned: once a job has shown how long things take, so many times that, within a floor and a ceiling.
 """
@@ -22,7 +23,7 @@ from datetime import datetime, timedelta
 from robustrl_api.control import IDLE, AgentReport, ChildState
 from robustrl_api.names import Role
 from robustrl_api.spec import TrainerDetection
-from robustrl_operator.analyze import devices
+from robustrl_operator.analyze import devices, silence
 from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
 from robustrl_operator.view import Heard, JobView, PodView
 
@@ -45,7 +46,8 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
         return overdue
     still = _idle(view, pod, report, role) or _idle_devices(view, pod, report, role)
     # Peers are looked at only for who stands still: there are as many of them as members.
-    return None if still and role is Role.TRAINER and _waits_for_a_peer(view, pod, report) else still
+    waits = still and role is Role.TRAINER and (_a_peer_is_silent(view, pod) or _waits_for_a_peer(view, pod, report))
+    return None if waits else still
 
 
 def _overdue(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
@@ -74,6 +76,11 @@ def _waits_for_a_peer(view: JobView, pod: PodView, report: AgentReport) -> bool:
     entered = view.reports[pod.uid].phase_since
     leased = [peer for peer in _peers(view, pod) if _lease(view, peer.report, Role.TRAINER) is not None]
     return report.phase == TRAIN and any(peer.phase_since < entered + SLACK for peer in leased)
+
+
+def _a_peer_is_silent(view: JobView, pod: PodView) -> bool:
+    others = (peer for peer in view.pods if peer.uid in view.member_by_uid and peer.uid != pod.uid)
+    return any(silence.is_unexplained(view, peer) for peer in others)
 
 
 def _peers(view: JobView, pod: PodView) -> list[Heard]:

@@ -39,6 +39,14 @@ def last_heard(view: JobView, pod: PodView) -> datetime | None:
     return max(heard.at, view.watching_since)
 
 
+def is_unexplained(view: JobView, pod: PodView) -> bool:
+    """Whether a pod is silent, having missed a report, and it is not known yet whether it lives."""
+    at, probe = last_heard(view, pod), view.probes.get(pod.uid)
+    if at is None or view.now - at <= 2 * view.heartbeat:
+        return False
+    return probe is None or not probe.answered or probe.asked < at
+
+
 def _judge_unheard(view: JobView, pod: PodView) -> Verdict:
     if view.node_lost(pod.node):
         text = f"node {pod.node} is lost and {pod.name} never reported from it"

@@ -86,6 +86,25 @@ def test_managers_that_still_start_have_as_long_as_a_pod(seconds: float, asked_f
     assert analyze(view)[f"uid-{MANAGER}"].ask is asked_for
 
 
+@pytest.mark.parametrize(
+    ("silent", "probe", "asked_for"),
+    [
+        pytest.param(1.9, None, Question.WORKS, id="heard of lately"),
+        pytest.param(2.1, None, Question.NONE, id="silent: its machine may be gone"),
+        pytest.param(9.0, asked(5), Question.NONE, id="and it answers no probe"),
+        pytest.param(9.0, asked(5, answered=True, deep=False), Question.WORKS, id="but it answers a probe"),
+        pytest.param(9.0, asked(10, answered=True, deep=False), Question.NONE, id="it did, before it fell silent"),
+    ],
+)
+def test_a_trainer_that_may_wait_for_a_silent_peer_is_not_asked(
+    silent: float, probe: Probe | None, asked_for: Question
+) -> None:
+    view = running_job(job(detection={"lostAfterMissed": 60}))
+    view = saying(saying(view, BOTH[0], ago=0, activity=idle(400)), BOTH[1], ago=silent)
+    view = replace(view, probes={f"uid-{BOTH[1]}": probe} if probe else {})
+    assert analyze(view)[f"uid-{BOTH[0]}"].ask is asked_for
+
+
 LEARNED = TrainerDetection(learned_multiple=10, learned_floor_seconds=30)
 
 
