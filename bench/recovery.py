@@ -51,9 +51,12 @@ def main() -> int:
     if unknown := set(wanted) - there_are.keys():
         parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(there_are)}")
     running = stack.bring_up(arguments.name)
-    found = list(run(running, [there_are[name] for name in wanted], arguments.strategies, arguments.repeat))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps([_record(each) for each in found], indent=1))
+    found: list[Outcome] = []
+    for outcome in run(running, [there_are[name] for name in wanted], arguments.strategies, arguments.repeat):
+        found.append(outcome)
+        # As they come: what was measured is not lost with what comes after it.
+        arguments.out.write_text(json.dumps([_record(each) for each in found], indent=1))
     print("\n" + table(found))
     return 1 if any(each.complaints for each in found) else 0
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
 from robustrl_operator.faults.matrix import MATRIX, Row
 
 HEAD = """# Faults
 
 Written by `make docs` from `operator/robustrl_operator/faults/matrix.py`, which is read as well by the tests
-(`tests/local/test_faults.py`, `e2e/test_faults.py`) and by `make faults`, which plays every row on the development
-cluster and prints how long it took, beside `strategy: WholeJob`; `make faults ROWS="worker trainer-pod"` plays some.
-`robustrl run FILE --fault KIND@STEP` makes one strike once so many steps are committed; it can be repeated.
-[`robustrl inject KIND`](inject.md) makes one strike your own job.
+(`tests/local/test_faults.py`, `test_shaped_faults.py`, `e2e/test_faults.py`) and by `make faults`, which plays every
+row on the development cluster and prints how long it took, beside `strategy: WholeJob`;
+`make faults ROWS="worker trainer-pod"` plays some. `robustrl run FILE --fault KIND@STEP` makes one strike once so many
+steps are committed; it can be repeated. [`robustrl inject KIND`](inject.md) makes one strike your own job.
 
 For every row besides: no role outside the scope restarts, the job goes on, and the ledger's audit finds no trajectory
 lost or trained twice. Causes and rules are those of [recovery.md](recovery.md).
@@ -21,11 +27,40 @@ TAIL = """
 What asks for chosen moments or many machines is played elsewhere. In virtual time
 (`tests/operator/plan/test_stories.py`, `test_model.py`): the operator killed between any two effects of a plan, several
 trainers lost with rollouts to spare, faults inside a recovery, images that cannot be pulled, restarts that keep
-failing. By scripts that are at fault themselves (`tests/local/test_faults.py`): an exception always in the same step,
-a deadlock in a collective. By the node agent's tests (`tests/agent/node`): exporters that are absent, stuck or lying.
-By weightsync's (`tests/weightsync`): peers that die while they send or pull weights.
+failing. By scripts that are at fault themselves (`tests/local/test_reproducible_faults.py`): an exception always in the
+same step, a deadlock in a collective. By the node agent's tests (`tests/agent/node`): exporters that are absent, stuck
+or lying; not on the cluster, whose nodes have no GPU and so no exporter. By weightsync's (`tests/weightsync`): peers
+that die while they send or pull weights, in every state of a transfer.
 
+Some rows ask for a job of a certain shape, or for a moment that is short; how the tests make them:
+
+- *volume of the checkpoints full, read-only*: it is a file system of its own that is filled, or mounted read-only
+  (as root; without, the rows are skipped). The ledger is on another one: what becomes of a ledger whose volume is full
+  is not among the rows.
+- *every copy of the newest checkpoint damaged*: the training process is stopped, a byte of each copy is changed, in
+  every pod's memory and in storage, and the process is killed. The trainers go back one step.
+- *engine stopped behind a front*: the engine is two processes, as SGLang's is. The front goes on answering `/ready`
+  and `/metrics` with what it heard last; what finds the fault is that the counter of tokens stands still.
+- *while it pulls, while others pull, before the announcement*: the model has 48 MB, and the managers' `/v1/progress`
+  is asked every few milliseconds for who pulls and which step is committed and not announced.
+"""
+NEXT = """
 Next: [inject.md](inject.md), faults in your own job."""
+
+MEASURED = Path(__file__).with_name("faults.json")
+"""What `make faults` wrote to out/faults.json, of the runs that are shown."""
+MEASURED_HEAD = """
+## Measured
+
+By `make faults`: eight machines and the control plane played by two cores that were shared with other work, so these
+are upper bounds with much waiting for a processor in them (a load of 10 to 20), each fault once or a few times (the
+median). The job is the sort4 example with a small batch, whose step takes a third of a second. *Detected* is from the
+fault to the operator's verdict; hangs have a window of 8 s and a probe of 2 s here. *Next step* is from the fault to
+the commit of the next optimizer step; where a rollout or a manager fails, the trainers go on meanwhile. A row that was
+not measured with `WholeJob` has none beside it.
+
+| kind | detected | next step | with `WholeJob` | ratio | all held |
+|---|---|---|---|---|---|"""
 
 
 def main() -> None:
@@ -34,6 +69,30 @@ def main() -> None:
     for row in MATRIX:
         print(_line(row))
     print(TAIL)
+    print(MEASURED_HEAD)
+    plays = json.loads(MEASURED.read_text())
+    for name in dict.fromkeys(play["row"] for play in plays):
+        print(_measured(name, [play for play in plays if play["row"] == name]))
+    print(NEXT)
+
+
+def _measured(name: str, plays: list[dict[str, Any]]) -> str:
+    by_role = [play for play in plays if play["strategy"] == "RoleBased"]
+    mine, whole = _median(by_role, "seconds"), _median((play for play in plays if play not in by_role), "seconds")
+    ratio = f"{whole / mine:.0f}x" if mine and whole else "-"
+    detected = _text(_median(by_role, "detectionSeconds"))
+    broken = dict.fromkeys(complaint for play in by_role for complaint in play["complaints"])
+    held = "no: " + "; ".join(broken) if broken else "yes"
+    return f"| `{name}` | {detected} | {_text(mine)} | {_text(whole)} | {ratio} | {held} |"
+
+
+def _median(plays: Iterable[dict[str, Any]], what: str) -> float | None:
+    found = [play[what] for play in plays if play[what] is not None]
+    return statistics.median(found) if found else None
+
+
+def _text(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.1f} s"
 
 
 def _line(row: Row) -> str:

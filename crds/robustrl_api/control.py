@@ -27,6 +27,8 @@ class Harm(StrEnum):
     """SIGKILL."""
     STOP = "Stop"
     """SIGSTOP: the process hangs."""
+    STOP_BELOW = "StopBelow"
+    """SIGSTOP for every process that it started: it answers, and what it stands in front of hangs."""
     INTERRUPT = "Interrupt"
     """SIGINT: in a Python process an exception, wherever it is just now."""
     STARVE = "Starve"
@@ -172,7 +174,7 @@ class Assignment(ApiModel):
     manager: str = ""
     """Base URL of the managers. Empty while there are none."""
     peers: tuple[Peer, ...] = ()
-    """Every other pod of the job that can be reached; of those that are about to go not the rollouts."""
+    """Every pod of the job that can be reached, this one too; of those that are about to go not the rollouts."""
     keeper: str = ""
     """Trainers: the peer whose memory keeps copies of this pod's checkpoints."""
     heartbeat_seconds: float = 1.0

@@ -9,6 +9,7 @@ import secrets
 import signal
 import threading
 import time
+from datetime import UTC, datetime
 
 from robustrl_api.control import Harm
 from robustrl_api.injection import Request
@@ -17,7 +18,7 @@ from robustrl_e2e import cluster
 from robustrl_e2e.cluster import machine
 from robustrl_e2e.cluster_job import ClusterJob
 from robustrl_e2e.stack import NAMESPACE
-from robustrl_operator.faults.kind import API_SECONDS, CUT_SECONDS, KINDS, Blow, FaultKind, Means
+from robustrl_operator.faults.kind import API_SECONDS, CUT_SECONDS, KINDS, LEASE_SECONDS, Blow, FaultKind, Means
 
 # Runs in the pod: signals the process under the agent's care, which leads a session of its own, and says when.
 _SIGNAL_CHILD = """
@@ -26,10 +27,12 @@ def stat(pid):
     return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
 pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 child = next(pid for pid in pids if stat(pid)[1] == "1" and stat(pid)[3] == str(pid))
+time.sleep(max(0.0, float(sys.argv[2]) - time.time()))
 now = time.time()
 os.kill(child, int(sys.argv[1]))
 print(now)
 """
+LEAD_SECONDS = 2.0
 _SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
 
 
@@ -61,7 +64,10 @@ class ClusterHand:
 
     def _signal(self, blow: Blow) -> float:
         assert isinstance(blow.deed, Harm)
-        command = ("env", "-u", "PYTHONPATH", "python3", "-c", _SIGNAL_CHILD, str(int(_SIGNALS[blow.deed])))
+        # Those that are struck together are struck at one moment, however long it takes to get into each pod.
+        moment = str(time.time() + LEAD_SECONDS)
+        number = str(int(_SIGNALS[blow.deed]))
+        command = ("env", "-u", "PYTHONPATH", "python3", "-c", _SIGNAL_CHILD, number, moment)
         return float(self._job.execute(blow.pod, *command))
 
     def _inject(self, blow: Blow) -> float:
@@ -97,6 +103,8 @@ class ClusterHand:
             self._job.kubectl("-n", NAMESPACE, "delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
         elif means is Means.STOP_API:
             self._after(0.0, lambda: cluster.stop_api(running, API_SECONDS))
+        elif means is Means.TAKE_LEASE:
+            self._after(0.0, lambda: take_lease(self._job, LEASE_SECONDS))
         else:
             raise ValueError(f"{means} cannot be done on the cluster")
 
@@ -124,6 +132,21 @@ class ClusterHand:
             with contextlib.suppress(RuntimeError):
                 self._job.kubectl("uncordon", node)
         self.struck = None
+
+
+def take_lease(job: ClusterJob, seconds: float) -> None:
+    """Be in the operators' lease, as somebody who renews it and does nothing; then give it back."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        _write_lease(job, "somebody-else")
+        time.sleep(0.5)
+    _write_lease(job, "")
+
+
+def _write_lease(job: ClusterJob, holder: str) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    patch = {"spec": {"holderIdentity": holder, "renewTime": now}}
+    job.kubectl("-n", NAMESPACE, "patch", "lease", "robustrl-operator", "--type", "merge", "-p", json.dumps(patch))
 
 
 def leader(job: ClusterJob) -> str:

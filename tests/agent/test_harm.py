@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -124,3 +125,36 @@ async def test_without_a_process_it_says_so_and_forgets_nothing(tmp_path: Path) 
     agents.take(Strike(id="a", harm=Harm.KILL))
     assert state.struck is not None
     assert state.struck.error == "no process runs in this pod now"
+
+
+FRONT = (
+    "import subprocess, sys, time\n"
+    "below = subprocess.Popen([sys.executable, '-c', 'import time\\nwhile True: time.sleep(.01)'])\n"
+    "print(below.pid, flush=True)\nwhile True: time.sleep(.01)"
+)
+
+
+@pytest.fixture
+def fronted() -> Iterator[tuple[int, int]]:
+    """A process and the one below it."""
+    child = subprocess.Popen([sys.executable, "-c", FRONT], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    below = int(child.stdout.readline())
+    yield child.pid, below
+    os.kill(below, signal.SIGKILL)
+    child.kill()
+    child.communicate()
+
+
+async def test_what_is_below_stops_and_the_front_goes_on(fronted: tuple[int, int]) -> None:
+    front, below = fronted
+    await inflict(front, Harm.STOP_BELOW)
+    while state_of(below) != "T":  # noqa: ASYNC110 - the kernel tells nobody
+        await asyncio.sleep(0.01)
+    assert state_of(front) in "SR"
+
+
+async def test_with_nothing_below_nothing_stops(process: subprocess.Popen[bytes]) -> None:
+    with pytest.raises(OSError, match="no processes below"):
+        await inflict(process.pid, Harm.STOP_BELOW)
+    assert state_of(process.pid) in "SR"

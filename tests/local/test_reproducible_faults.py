@@ -29,7 +29,7 @@ from robustrl_operator.local.run import LocalRun
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
 SCRIPT = Path(__file__).parent / "scripts/faulty.py"
-ROWS = [row for row in rows(Place.LOCAL) if row.moment is not Moment.ANY]
+ROWS = [row for row in rows(Place.LOCAL) if row.moment in (Moment.FIRST_STEP, Moment.SAME_STEP)]
 
 
 async def until_at_work(run: LocalRun, epoch: int) -> None:

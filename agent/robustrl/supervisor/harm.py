@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.proc_stat import descendants
 from robustrl.supervisor.state import PodState
 from robustrl_api.control import Harm, Strike, Struck
 
@@ -35,12 +37,22 @@ async def inflict(pid: int, harm: Harm) -> None:
     """
     if harm in _SIGNALS:
         os.kill(pid, _SIGNALS[harm])
+    elif harm is Harm.STOP_BELOW:
+        _stop_below(pid)
     elif harm is Harm.STARVE:
         _starve(pid)
     elif harm is Harm.SLOW:
         await _slow_down(pid)
     else:
         raise ValueError(f"{harm} is not done to a process")
+
+
+def _stop_below(pid: int) -> None:
+    below = descendants(pid)
+    if not below:
+        raise ProcessLookupError(errno.ESRCH, "it has no processes below it")
+    for each in below:
+        os.kill(each, signal.SIGSTOP)
 
 
 def _starve(pid: int) -> None:

@@ -14,3 +14,19 @@ def read_stat(pid: int) -> list[str] | None:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return None
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below one, parents first."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            stat = read_stat(int(entry.name))
+            if stat is not None:
+                parents[int(entry.name)] = int(stat[PARENT])
+    below: list[int] = []
+    frontier = {root}
+    while frontier:
+        frontier = {pid for pid, parent in parents.items() if parent in frontier}
+        below += sorted(frontier)
+    return below

@@ -24,9 +24,11 @@ class FaultKind(StrEnum):
     TRAINER_FREEZE = "trainer-freeze"
     TRAINER_CUT = "trainer-cut"
     TRAINER_DRAIN = "trainer-drain"
+    TRAINER_PAIR = "trainer-pair"
     TRAINERS = "trainers"
     ENGINE = "engine"
     ENGINE_HANG = "engine-hang"
+    ENGINE_BEHIND = "engine-behind"
     ENGINE_SLOW = "engine-slow"
     ROLLOUT_AGENT = "rollout-agent"
     ROLLOUT_POD = "rollout-pod"
@@ -37,8 +39,12 @@ class FaultKind(StrEnum):
     MANAGER_AGENT = "manager-agent"
     MANAGER_POD = "manager-pod"
     MANAGER = "manager"
+    CHECKPOINT_DAMAGE = "checkpoint-damage"
+    STORAGE_FULL = "storage-full"
+    STORAGE_READ_ONLY = "storage-read-only"
     OPERATORS = "operators"
     LEADER = "leader"
+    LEASE = "lease"
     API_SERVER = "api-server"
 
 
@@ -59,6 +65,14 @@ class Means(StrEnum):
     """Every operator's pod is deleted at once."""
     KILL_LEADER = "KillLeader"
     """The operator that leads is taken away without a goodbye."""
+    TAKE_LEASE = "TakeLease"
+    """Somebody who does nothing writes himself into the operators' lease, for `LEASE_SECONDS`."""
+    DAMAGE_CHECKPOINT = "DamageCheckpoint"
+    """A byte of every copy of the newest committed checkpoint is changed, in memory and in storage."""
+    FILL_STORAGE = "FillStorage"
+    """The volume of the checkpoints gets full."""
+    SEAL_STORAGE = "SealStorage"
+    """The volume of the checkpoints becomes read-only."""
     STOP_API = "StopApi"
     """The API server answers nobody for `API_SECONDS`."""
 
@@ -67,6 +81,7 @@ Deed = Harm | Means
 FREEZE_SECONDS = 20.0
 CUT_SECONDS = 60.0
 API_SECONDS = 30.0
+LEASE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +91,9 @@ class Anatomy:
     Attributes:
         role: whose pod is struck; None where it is none of the job's pods but what surrounds them.
         what: the fault, for people.
-        every: whether all pods of the role are struck, and not one of them.
+        every: whether all pods of the role are struck, and not some of them.
+        count: how many of them otherwise.
+        first: what is done to each before, in this order.
         also: another role of which one pod is struck in the same way, the one that would be promoted last.
     """
 
@@ -84,6 +101,8 @@ class Anatomy:
     deed: Deed
     what: str
     every: bool = False
+    count: int = 1
+    first: tuple[Deed, ...] = ()
     also: Role | None = None
 
 
@@ -109,9 +128,13 @@ KINDS: dict[FaultKind, Anatomy] = {
     K.TRAINER_FREEZE: Anatomy(T, Means.FREEZE, "a trainer's machine answers nobody for 20 s and comes back"),
     K.TRAINER_CUT: Anatomy(T, Means.CUT_LINK, "a trainer's node is cut off for 60 s and comes back"),
     K.TRAINER_DRAIN: Anatomy(T, Means.DRAIN, "a trainer's node is drained"),
+    K.TRAINER_PAIR: Anatomy(T, Means.CUT_POWER, "the machines of two trainers lose power at once", count=2),
     K.TRAINERS: Anatomy(T, Means.CUT_POWER, "the machines of all trainers lose power at once", every=True),
     K.ENGINE: Anatomy(R, Harm.KILL, "an engine is killed (SIGKILL)"),
     K.ENGINE_HANG: Anatomy(R, Harm.STOP, "an engine stops (SIGSTOP)"),
+    K.ENGINE_BEHIND: Anatomy(
+        R, Harm.STOP_BELOW, "the processes behind an engine's front stop (SIGSTOP), and the front goes on answering"
+    ),
     K.ENGINE_SLOW: Anatomy(R, Harm.SLOW, "an engine gets a fifth of its processor time for 15 s, which is no fault"),
     K.ROLLOUT_AGENT: Anatomy(R, Harm.KILL_AGENT, "a rollout's agent dies, and its container with it"),
     K.ROLLOUT_POD: Anatomy(R, Means.DELETE, "a rollout's pod is deleted"),
@@ -124,8 +147,17 @@ KINDS: dict[FaultKind, Anatomy] = {
     K.MANAGER_AGENT: Anatomy(M, Harm.KILL_AGENT, "the managers' agent dies, and its container with it"),
     K.MANAGER_POD: Anatomy(M, Means.DELETE, "the managers' pod is deleted"),
     K.MANAGER: Anatomy(M, Means.CUT_POWER, "the managers' machine loses power"),
+    K.CHECKPOINT_DAMAGE: Anatomy(
+        T,
+        Harm.KILL,
+        "every copy of the newest checkpoint is damaged, and a training process is killed",
+        first=(Harm.STOP, Means.DAMAGE_CHECKPOINT),
+    ),
+    K.STORAGE_FULL: Anatomy(None, Means.FILL_STORAGE, "the volume of the checkpoints is full"),
+    K.STORAGE_READ_ONLY: Anatomy(None, Means.SEAL_STORAGE, "the volume of the checkpoints is read-only"),
     K.OPERATORS: Anatomy(None, Means.DELETE_OPERATORS, "every operator's pod is deleted"),
     K.LEADER: Anatomy(None, Means.KILL_LEADER, "the operator that leads dies without a goodbye"),
+    K.LEASE: Anatomy(None, Means.TAKE_LEASE, "the operators' lease is somebody else's for 10 s"),
     K.API_SERVER: Anatomy(None, Means.STOP_API, "the API server answers nobody for 30 s"),
 }
 
@@ -146,13 +178,21 @@ def aim(kind: FaultKind, playing: Callable[[Role], list[str]], index: int = -1) 
     pods = playing(anatomy.role)
     if not -len(pods) <= index < len(pods):
         raise LookupError(f"there is no {anatomy.role} {'to strike' if index < 0 else index} now")
-    struck = list(pods) if anatomy.every else [pods[index]]
+    struck = list(pods) if anatomy.every else _some(pods, index, anatomy.count)
     if anatomy.also is not None:
         others = [pod for pod in playing(anatomy.also) if pod not in struck]
         if not others:
             raise LookupError(f"there is no {anatomy.also} to strike now")
         struck.append(others[-1])
-    return tuple(Blow(pod, anatomy.deed) for pod in struck)
+    return tuple(Blow(pod, deed) for deed in (*anatomy.first, anatomy.deed) for pod in struck)
+
+
+def _some(pods: list[str], index: int, count: int) -> list[str]:
+    """The one that is meant, and the others after it, round and round."""
+    if count > len(pods):
+        raise LookupError(f"there are {len(pods)} to strike, not {count}")
+    first = index % len(pods)
+    return [*pods[first:], *pods[:first]][:count]
 
 
 def deed(name: str) -> Deed:

@@ -28,6 +28,27 @@ class Moment(StrEnum):
     """Before the job has made a step."""
     SAME_STEP = "same step"
     """And again as soon as the trainers are at work again, before they have made the step."""
+    PROMOTION = "promotion"
+    """And the pod that takes the lost one's place is struck as well, while it starts as a trainer."""
+    PULL = "pull"
+    """While the one that is struck pulls weights."""
+    RELAY = "relay"
+    """While others pull the weights that the one that is struck has already."""
+    PUBLISH = "publish"
+    """When a step is committed and its weights are not announced yet."""
+
+
+class Shape(StrEnum):
+    """What a job must be like for a row. Any job will do for most."""
+
+    USUAL = "usual"
+    THREE_TRAINERS = "three trainers"
+    FRONTED = "engines with a front"
+    """Each engine is a process that only answers, and another behind it that generates."""
+    OWN_VOLUME = "checkpoints on a volume of their own"
+    BIG = "a model of 48 MB"
+    """So that its weights are on their way for a while."""
+    FAILS_TO_RESTART = "trainers that fail as they start again, twice"
 
 
 EVERYWHERE = frozenset(Place)
@@ -49,6 +70,8 @@ class Row:
         incidents: faults put on record.
         whole_job: whether every pod is replaced.
         seconds: how long it lasts; what must follow is looked at afterwards.
+        shape: the job that it strikes.
+        undone: committed steps that are trained again.
     """
 
     kind: FaultKind
@@ -64,9 +87,13 @@ class Row:
     moment: Moment = Moment.ANY
     whole_job: bool = False
     seconds: float = 0.0
+    shape: Shape = Shape.USUAL
+    undone: int = 0
 
     @property
     def name(self) -> str:
+        if self.shape is Shape.FAILS_TO_RESTART:
+            return f"{self.kind} and failed restarts"
         if self.moment is not Moment.ANY:
             return f"{self.kind} in the {self.moment}"
         return f"{self.kind} of rank {self.index}" if self.index >= 0 else str(self.kind)
@@ -119,12 +146,33 @@ MATRIX: tuple[Row, ...] = (
     Row(K.TRAINERS, "machines of all trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
     Row(K.WORKER, "training process killed twice in one step", EXITS, "4", epochs=2, incidents=2,
         moment=Moment.SAME_STEP, whole_job=True, keeps_pod=False, places=LOCAL),
+    Row(K.TRAINER, "trainer's machine dead, and the rollout that takes its place as it starts", MACHINE_GONE, "3",
+        epochs=2, incidents=2, keeps_pod=False, places=LOCAL, moment=Moment.PROMOTION),
+    Row(K.TRAINER_PAIR, "machines of two of three trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False,
+        places=LOCAL, shape=Shape.THREE_TRAINERS),
+    Row(K.ENGINE_BEHIND, "engine stopped behind a front that answers", (Cause.ENGINE_HUNG,), "1", places=LOCAL,
+        shape=Shape.FRONTED),
+    Row(K.ROLLOUT, "rollout's machine dead while it pulls weights", MACHINE_GONE, "1", keeps_pod=False, places=LOCAL,
+        moment=Moment.PULL, shape=Shape.BIG),
+    Row(K.ROLLOUT, "rollout's machine dead while others pull weights that it has", MACHINE_GONE, "1", keeps_pod=False,
+        places=LOCAL, moment=Moment.RELAY, shape=Shape.BIG),
+    Row(K.TRAINER, "machine of rank 0 dead between the commit of a step and the announcement of its weights",
+        MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False, places=LOCAL, moment=Moment.PUBLISH, shape=Shape.BIG),
+    Row(K.STORAGE_FULL, "volume of the checkpoints full for 6 s", incidents=0, places=LOCAL, seconds=6.0,
+        shape=Shape.OWN_VOLUME),
+    Row(K.STORAGE_READ_ONLY, "volume of the checkpoints read-only for 6 s", incidents=0, places=LOCAL, seconds=6.0,
+        shape=Shape.OWN_VOLUME),
+    Row(K.CHECKPOINT_DAMAGE, "every copy of the newest checkpoint damaged, and a training process killed", EXITS, "2",
+        epochs=1, places=LOCAL, shape=Shape.OWN_VOLUME, undone=1),
+    Row(K.WORKER, "training process killed, and the restart of the trainers fails twice", EXITS, "4c", epochs=3,
+        incidents=3, keeps_pod=False, whole_job=True, places=LOCAL, shape=Shape.FAILS_TO_RESTART),
     Row(K.OPERATORS, "every operator's pod deleted", incidents=0, places=CLUSTER),
     Row(K.LEADER, "the operator that leads dies, another takes over", incidents=0, places=CLUSTER),
+    Row(K.LEASE, "the operators' lease is somebody else's for 10 s", incidents=0, places=CLUSTER, seconds=10.0),
     Row(K.API_SERVER, "API server answers nobody for 30 s", incidents=0, places=CLUSTER, seconds=30.0),
 )  # fmt: skip
 
 
-def rows(place: Place) -> tuple[Row, ...]:
-    """The rows that can be played at a place."""
-    return tuple(row for row in MATRIX if place in row.places)
+def rows(place: Place, shape: Shape = Shape.USUAL) -> tuple[Row, ...]:
+    """The rows that can be played at a place, on jobs of a shape."""
+    return tuple(row for row in MATRIX if place in row.places and row.shape is shape)

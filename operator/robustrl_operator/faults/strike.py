@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import logging
 from typing import Protocol
 
@@ -25,7 +27,7 @@ class Hand(Protocol):
 
 
 async def strike(hand: Hand, kind: FaultKind, index: int = -1) -> tuple[str, ...]:
-    """Make something fail now; the pods that were hit.
+    """Make something fail now; the pods that were hit. What strikes several pods strikes them at once.
 
     Args:
         index: which of the pods of the role, trainers in order of rank; the last one if nothing is said.
@@ -34,7 +36,12 @@ async def strike(hand: Hand, kind: FaultKind, index: int = -1) -> tuple[str, ...
         LookupError: there is no such pod now.
     """
     blows = aim(kind, hand.playing, index)
-    for blow in blows:
-        log.warning("fault %s strikes %s: %s", kind, blow.pod, blow.deed)
-        await hand.do(blow)
-    return tuple(blow.pod for blow in blows)
+    for deed, together in itertools.groupby(blows, key=lambda blow: blow.deed):
+        await asyncio.gather(*(_do(hand, kind, blow) for blow in together))
+        log.info("%s is done", deed)
+    return tuple(dict.fromkeys(blow.pod for blow in blows if blow.pod))
+
+
+async def _do(hand: Hand, kind: FaultKind, blow: Blow) -> None:
+    log.warning("fault %s strikes %s: %s", kind, blow.pod or "what surrounds the job", blow.deed)
+    await hand.do(blow)

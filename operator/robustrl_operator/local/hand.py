@@ -9,22 +9,30 @@ from robustrl.supervisor.harm import inflict
 from robustrl.supervisor.proc_stat import PARENT, SESSION, read_stat
 from robustrl_api.control import Harm
 from robustrl_api.names import Role
-from robustrl_operator.faults.kind import Blow
+from robustrl_operator.faults.kind import Blow, Deed, Means
 from robustrl_operator.local.body import LocalBody
 from robustrl_operator.local.pod_process import PodProcess
+from robustrl_operator.local.run_folder import RunFolder
+from robustrl_operator.local.storage_harm import StorageHarm
+
+_TO_STORAGE = frozenset({Means.DAMAGE_CHECKPOINT, Means.FILL_STORAGE, Means.SEAL_STORAGE})
 
 
 class LocalHand:
     """A `Hand` on one machine's processes."""
 
-    def __init__(self, body: LocalBody) -> None:
+    def __init__(self, body: LocalBody, folder: RunFolder) -> None:
         self._body = body
+        self._storage = StorageHarm(folder)
         self._slowing: set[asyncio.Task[None]] = set()
 
     def playing(self, role: Role) -> list[str]:
         return [pod.name for pod in self._body.playing(role)]
 
     async def do(self, blow: Blow) -> None:
+        if blow.deed in _TO_STORAGE:
+            await self._harm_storage(blow.deed)
+            return
         pod = next(pod for pod in self._body.processes if pod.name == blow.pod)
         if not isinstance(blow.deed, Harm):
             await self._body.harm(pod, blow.deed)
@@ -36,6 +44,16 @@ class LocalHand:
             task.add_done_callback(self._slowing.discard)
             # A signal is sent by the first step of the task; only slowing down goes on.
             await asyncio.sleep(0)
+
+    async def _harm_storage(self, deed: Deed) -> None:
+        if deed is Means.DAMAGE_CHECKPOINT:
+            await self._storage.damage(pod.folder for pod in self._body.processes)
+        else:
+            await asyncio.to_thread(self._storage.fill if deed is Means.FILL_STORAGE else self._storage.seal)
+
+    def mend(self) -> None:
+        """What lasts for as long as nobody mends it is mended."""
+        self._storage.mend()
 
 
 def child_of(pod: PodProcess) -> int | None:

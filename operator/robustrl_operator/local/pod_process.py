@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from robustrl.supervisor.proc_stat import PARENT, read_stat
+from robustrl.supervisor.proc_stat import descendants
 from robustrl.supervisor.process import die_with_parent
 from robustrl_api.names import Role
 from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig
@@ -145,24 +145,9 @@ class PodProcess:
         """Every process below the agent."""
         if self.agent is None:
             return []
-        return _descendants(self.agent.pid)
+        return descendants(self.agent.pid)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-
-
-def _descendants(root: int) -> list[int]:
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            stat = read_stat(int(entry.name))
-            if stat is not None:
-                parents[int(entry.name)] = int(stat[PARENT])
-    below: list[int] = []
-    frontier = {root}
-    while frontier:
-        frontier = {pid for pid, parent in parents.items() if parent in frontier}
-        below += sorted(frontier)
-    return below

@@ -67,7 +67,7 @@ class LocalRun:
             network=self.network, replay=self.replay,
         )  # fmt: skip
         RunFolder(self.folder).describe(self.job, Path.cwd())
-        self._hand = LocalHand(self.body)
+        self._hand = LocalHand(self.body, RunFolder(self.folder))
         self.hub = ControlHub(now, lambda _identity: self._wake())
         self._prober = Prober(now, self._wake)
         self.reconciler = Reconciler(self.job.metadata.name, self.body, self.hub, self._prober, now, load_detectors())
@@ -150,6 +150,10 @@ class LocalRun:
         pods = await strike(self._hand, kind, index)
         self.timeline.mark(f"{kind} ({', '.join(pods)})")
         return pods
+
+    def mend(self) -> None:
+        """End what a fault left that lasts until it is mended."""
+        self._hand.mend()
 
     async def _sample(self) -> None:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:

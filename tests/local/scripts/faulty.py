@@ -1,10 +1,11 @@
-"""The example's training with a fault of the script's own: `faulty.py raise STEP` or `faulty.py deadlock STEP`.
+"""The example's training with a fault of the script's own: `faulty.py FAULT STEP`.
 
-`raise` raises in that step, always; `deadlock` lets rank 0 wait in the first epoch for what nobody sends, and the
-others wait for rank 0 in a collective.
+`raise` raises in that step, always. `restart` raises in the restore of every epoch from the second to number STEP.
+`deadlock` lets rank 0 wait in the first epoch for what nobody sends, and the others wait for rank 0 in a collective.
 """
 
 import sys
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,7 @@ import train
 from robustrl.sdk.job import Batch, TrainerJob
 
 FAULT, STEP = sys.argv[1], int(sys.argv[2])
-lease = TrainerJob.batch
+lease, restore = TrainerJob.batch, TrainerJob.restore
 
 
 def batch(self: TrainerJob, step: int) -> Batch:
@@ -26,6 +27,14 @@ def batch(self: TrainerJob, step: int) -> Batch:
     return found
 
 
+def fail_to_restore(self: TrainerJob, **objects: Any) -> int:
+    if 2 <= self.epoch <= STEP:
+        raise ArithmeticError(f"epoch {self.epoch} cannot start")
+    return restore(self, **objects)
+
+
 if __name__ == "__main__":
+    if FAULT == "restart":
+        TrainerJob.restore = fail_to_restore  # type: ignore[method-assign]
     TrainerJob.batch = batch  # type: ignore[method-assign]
     train.main()

@@ -78,7 +78,8 @@ def _accept(draft: Draft, request: Request) -> Draft:
     _check_allowed(draft, request)
     kind = FaultKind(request.kind)
     anatomy = KINDS[kind]
-    if anatomy.role is None or anatomy.deed in set(Means) - draft.view.means:
+    needed = {anatomy.deed, *anatomy.first}
+    if anatomy.role is None or anatomy.first or needed & (set(Means) - draft.view.means):
         raise Refused(_impossible(kind))
     targets = _targets(draft, kind, anatomy.role, request.target)
     taken = _status(draft, request, InjectionStage.STRIKING)

@@ -1,0 +1,101 @@
+"""Rows of the fault matrix that need a job of a certain shape, or strike at a certain moment."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.local.conftest import example, running
+from tests.local.moments import until_moment, until_promoted
+from tests.local.shapes import spec_of, surroundings
+from tests.local.watching import (
+    RECOVERY_SECONDS,
+    START_SECONDS,
+    STEPS_BETWEEN,
+    agents,
+    audit,
+    judge_incidents,
+    total,
+    until_well,
+)
+
+from robustrl.audit import record
+from robustrl_api.status import ConditionType, holds
+from robustrl_operator.faults.matrix import Moment, Place, Row, Shape, rows
+from robustrl_operator.local.run import LocalRun
+from robustrl_operator.local.run_folder import RunFolder
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
+
+SHAPED = {shape: rows(Place.LOCAL, shape) for shape in Shape if shape is not Shape.USUAL}
+PROMOTION = [row for row in rows(Place.LOCAL) if row.moment is Moment.PROMOTION]
+
+
+async def play(run: LocalRun, row: Row) -> None:
+    """Strike a job that is well, and look at it when it is well again."""
+    await until_well(run, run.step + STEPS_BETWEEN, total(run), START_SECONDS)
+    before, epoch, incidents = agents(run), run.status.epoch, total(run)
+    undone = count_undone(run)
+    struck = await run.strike(row.kind, await until_moment(run, row))
+    if row.moment is Moment.PROMOTION:
+        members = {member.uid for member in run.status.members}
+        struck += await run.strike(row.kind, await until_promoted(run, members))
+    step = run.step
+    if row.seconds:
+        await meanwhile(run, row)
+    await until_well(run, step + STEPS_BETWEEN, incidents + row.incidents, RECOVERY_SECONDS)
+    assert run.status.epoch == epoch + row.epochs, run.status.incidents
+    after = agents(run)
+    for uid, (name, boot) in before.items():
+        if row.whole_job:
+            assert uid not in after, "the whole job starts again"
+        elif name not in struck:
+            assert after.get(uid) == (name, boot), f"{name} has nothing to do with {struck}"
+        else:
+            assert (uid in after) is row.keeps_pod
+    judge_incidents(run, row, incidents)
+    assert audit(run).findings == ()
+    assert count_undone(run) - undone == row.undone
+
+
+async def meanwhile(run: LocalRun, row: Row) -> None:
+    """The volume cannot be written for a while: the job goes on and says so; then it is mended."""
+    stored, step = newest_stored(run), run.step
+    await asyncio.sleep(row.seconds)
+    assert run.step >= step + STEPS_BETWEEN, "the job waits for its storage"
+    assert holds(run.status, ConditionType.DEGRADED), run.status.conditions
+    (said,) = [c for c in run.status.conditions if c.type == ConditionType.DEGRADED]
+    assert said.reason == "CheckpointsNotStored", said
+    assert newest_stored(run) <= stored + 1
+    run.mend()
+    async with asyncio.timeout(RECOVERY_SECONDS):
+        while newest_stored(run) < run.step - STEPS_BETWEEN or holds(run.status, ConditionType.DEGRADED):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+def newest_stored(run: LocalRun) -> int:
+    folders = [path for path in RunFolder(run.folder).checkpoints.iterdir() if path.is_dir()]
+    return max((int(path.name.split(".")[1]) for path in folders if any(path.glob("rank-*"))), default=0)
+
+
+def count_undone(run: LocalRun) -> int:
+    return len(record.read(RunFolder(run.folder).ledger).undone)
+
+
+@pytest.mark.parametrize("shape", [shape for shape, played in SHAPED.items() if played])
+async def test_a_fault_in_a_job_of_a_certain_shape(tmp_path: Path, shape: Shape) -> None:
+    """All rows of a shape strike one job, one after another."""
+    out = tmp_path / "out"
+    with surroundings(shape, out):
+        async with running(example(steps=100_000, **spec_of(shape)), out) as run:
+            for row in SHAPED[shape]:
+                await play(run, row)
+
+
+@pytest.mark.parametrize("row", PROMOTION, ids=lambda row: row.name)
+async def test_a_fault_in_the_midst_of_the_answer_to_another(tmp_path: Path, row: Row) -> None:
+    out = tmp_path / "out"
+    with surroundings(row.shape, out):
+        async with running(example(steps=100_000, **spec_of(row.shape)), out) as run:
+            await play(run, row)
