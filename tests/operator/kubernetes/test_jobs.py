@@ -13,10 +13,12 @@ import yaml
 from tests.operator.build import NOW
 
 from robustrl_api.job import RLJob
+from robustrl_api.names import EventReason
 from robustrl_operator.kubernetes import jobs as jobs_module
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.kubernetes.jobs import Jobs
-from robustrl_operator.plan import DeleteJob
+from robustrl_operator.kubernetes.lease import LeaseLost
+from robustrl_operator.plan import DeleteJob, Event
 
 STORED: dict[str, Any] = yaml.safe_load("""
 apiVersion: robustrl.dev/v1alpha1
@@ -124,6 +126,29 @@ async def test_an_object_that_becomes_unreadable_is_left_alone_until_it_is_mende
     jobs.seen(stored(4, mode="Turbo"))
     await asyncio.sleep(0)
     assert [event.reason for event in server.created] == ["Invalid", "Invalid"]
+
+
+async def test_who_may_not_act_sends_nothing(server: Server) -> None:
+    client: Any = server
+    body = KubernetesBody(client, "https://operator", "ca", lambda: NOW, may_act=lambda: False)
+    body.take_job(stored(1))
+    job = RLJob.model_validate(stored(1))
+    for effect in (
+        body.carry_out(job, DeleteJob()),
+        body.write_status(job, job.status),
+        body.publish(job, Event(EventReason.STARTED, "never")),
+    ):
+        with pytest.raises(LeaseLost):
+            await effect
+    assert (server.created, server.deleted) == ([], [])
+
+
+async def test_jobs_that_are_stopped_take_nothing_on(jobs: Jobs) -> None:
+    jobs.seen(stored(1))
+    jobs.stop()
+    jobs.seen(stored(2, steps=20))
+    await jobs.close()
+    assert keys(jobs) == []
 
 
 @pytest.mark.parametrize(("uid", "deleted"), [("u1", [("ns", "j", "Background")]), ("u2", [])])

@@ -148,6 +148,66 @@ async def test_who_cannot_renew_stops_acting_before_another_may_begin(server: Se
     assert lease.RENEW_DEADLINE_SECONDS < lease.DURATION_SECONDS
 
 
+async def test_whether_one_may_act_is_told_by_the_clock_alone(server: Server) -> None:
+    """A process that stood still for long must not act before its timers tell it what has happened."""
+    now = [100.0]
+    first = Elector(cast(Any, server), "robustrl-system", "a", lambda: now[0])
+    assert not first.holds()
+    await first.lead()
+    assert first.holds()
+    now[0] += lease.RENEW_DEADLINE_SECONDS - 0.01
+    assert first.holds()
+    now[0] += 0.02
+    assert not first.holds()
+
+
+async def test_the_deadline_counts_from_before_a_renewal_that_took_long(server: Server) -> None:
+    now = [100.0]
+    first = Elector(cast(Any, server), "robustrl-system", "a", lambda: now[0])
+    replace = server.replace
+
+    async def slowly(new: Lease) -> None:
+        now[0] += 0.9 * lease.RENEW_DEADLINE_SECONDS
+        await replace(new)
+
+    await first.lead()
+    server.replace = slowly  # type: ignore[method-assign]
+    keep = asyncio.create_task(first.keep())
+    while now[0] == 100.0:  # noqa: ASYNC110 - the fake clock tells nobody
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.001)
+    assert first.holds()
+    now[0] += 0.11 * lease.RENEW_DEADLINE_SECONDS
+    assert not first.holds(), "others count from the moment at which the renewal was written, not answered"
+    keep.cancel()
+    await asyncio.gather(keep, return_exceptions=True)
+
+
+async def test_who_made_the_lease_survives_one_call_without_an_answer(server: Server) -> None:
+    first = elector(server, "a")
+    await first.lead()
+    keep = asyncio.create_task(first.keep())
+    server.away = True
+    await asyncio.sleep(1.5 * lease.RETRY_SECONDS)
+    server.away = False
+    await asyncio.sleep(2 * lease.RENEW_DEADLINE_SECONDS)
+    assert not keep.done()
+    assert first.holds()
+    keep.cancel()
+    await asyncio.gather(keep, return_exceptions=True)
+
+
+async def test_who_lost_the_lease_can_lead_again(server: Server) -> None:
+    first = elector(server, "a")
+    await first.lead()
+    server.away = True
+    with pytest.raises(LeaseLost):
+        await first.keep()
+    server.away = False
+    await first.lead()
+    assert first.holds()
+
+
 async def test_who_finds_another_in_the_lease_stops_at_once(server: Server) -> None:
     first = elector(server, "a")
     await first.lead()
