@@ -14,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from robustrl.supervisor import memory_limit
+
 log = logging.getLogger(__name__)
 
 LAST_LINES = 30
 STATUS_UNKNOWN = 1
 """What a process counts as that ended without its status being known: an end must never go unseen."""
+NO_MEMORY = "the kernel killed it: the container has reached its memory limit"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -64,6 +67,8 @@ class Supervised:
     pid: int
     ended: asyncio.Future[int]
     """Its exit status; negative for a signal."""
+    kills_before: int
+    """For want of memory, in this container before it was started."""
     last_lines: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=LAST_LINES))
     pump: asyncio.Task[None] | None = None
 
@@ -79,6 +84,8 @@ class Supervised:
         if self.pump is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self.pump), 0.5)
+        if code == -signal.SIGKILL and memory_limit.kills() > self.kills_before:
+            self.last_lines.append(NO_MEMORY)
         return code
 
     def last_words(self) -> str:
@@ -114,6 +121,7 @@ async def start_cold(command: Sequence[str], env: Mapping[str, str]) -> Supervis
     Raises:
         OSError: it cannot be started at all, such as a command that does not exist.
     """
+    kills_before = memory_limit.kills()
     read_end, write_end = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -125,6 +133,6 @@ async def start_cold(command: Sequence[str], env: Mapping[str, str]) -> Supervis
     finally:
         os.close(write_end)
     ended: asyncio.Future[int] = asyncio.ensure_future(process.wait())
-    child = Supervised(process.pid, ended)
+    child = Supervised(process.pid, ended, kills_before)
     child.pump = asyncio.create_task(listen_to(read_end, child), name=f"stderr-{process.pid}")
     return child

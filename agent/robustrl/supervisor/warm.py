@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from robustrl.supervisor import memory_limit
 from robustrl.supervisor.process import Supervised, die_with_parent, ended, listen_to
 from robustrl.warm_worker import MAX_MESSAGE_BYTES
 
@@ -82,7 +83,7 @@ class WarmWorkerClient:
         channel = self._channel
         if channel is None:
             raise WarmWorkerGone
-        number = next(self._ids)
+        number, kills_before = next(self._ids), memory_limit.kills()
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._forks[number] = started
         read_end, write_end = os.pipe()
@@ -96,7 +97,7 @@ class WarmWorkerClient:
             raise WarmWorkerGone from error
         finally:
             os.close(write_end)
-        child = Supervised(pid, ended(pid))
+        child = Supervised(pid, ended(pid), kills_before)
         child.pump = asyncio.create_task(listen_to(read_end, child), name=f"stderr-{pid}")
         return child
 
