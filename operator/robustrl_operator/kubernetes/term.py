@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx2
 import kopf
@@ -109,8 +110,22 @@ class Term:
 
     async def _kopf(self) -> None:
         """kopf without its own end, which takes every task of the process with it that is younger than kopf's."""
+        # Seen through, whatever becomes of this task: its tasks would belong to nobody.
+        spawning = asyncio.create_task(self._spawn_kopf(), name="kopf begins")
+        try:
+            done, _ = await asyncio.wait(await asyncio.shield(spawning), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            raise RuntimeError(f"kopf ended by itself: {', '.join(task.get_name() for task in done)}")
+        finally:
+            tasks = await spawning
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _spawn_kopf(self) -> Collection[asyncio.Task[Any]]:
         namespace = self._around.settings.watch_namespace
-        tasks = await kopf.spawn_tasks(
+        tasks: Collection[asyncio.Task[Any]] = await kopf.spawn_tasks(
             registry=handlers.registry(self.jobs),
             settings=handlers.settings(),
             clusterwide=not namespace,
@@ -120,15 +135,7 @@ class Term:
         )
         # kopf has taken them.
         self._around.take_signals()
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-            raise RuntimeError(f"kopf ended by itself: {', '.join(task.get_name() for task in done)}")
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return tasks
 
 
 def _now() -> datetime:
