@@ -29,7 +29,6 @@ from robustrl_operator.local.run_folder import RunFolder
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
 SHAPED = {shape: rows(Place.LOCAL, shape) for shape in Shape if shape is not Shape.USUAL}
-PROMOTION = [row for row in rows(Place.LOCAL) if row.moment is Moment.PROMOTION]
 
 
 async def play(run: LocalRun, row: Row) -> None:
@@ -91,11 +90,3 @@ async def test_a_fault_in_a_job_of_a_certain_shape(tmp_path: Path, shape: Shape)
         async with running(example(steps=100_000, **spec_of(shape)), out) as run:
             for row in SHAPED[shape]:
                 await play(run, row)
-
-
-@pytest.mark.parametrize("row", PROMOTION, ids=lambda row: row.name)
-async def test_a_fault_in_the_midst_of_the_answer_to_another(tmp_path: Path, row: Row) -> None:
-    out = tmp_path / "out"
-    with surroundings(row.shape, out):
-        async with running(example(steps=100_000, **spec_of(row.shape)), out) as run:
-            await play(run, row)
