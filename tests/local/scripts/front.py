@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Callable
 
 import aiohttp
 from aiohttp import web
@@ -22,7 +23,7 @@ REFRESH_SECONDS = 0.1
 class Front:
     def __init__(self, behind: str) -> None:
         self._behind = behind
-        self._known: dict[str, web.Response] = {}
+        self._known: dict[str, Callable[[], web.Response]] = {}
 
     async def run(self, host: str, port: int) -> None:
         async with aiohttp.ClientSession() as self._calls:
@@ -39,19 +40,25 @@ class Front:
     async def _refresh(self, path: str) -> None:
         try:
             async with self._calls.get(self._behind + path) as answer:
-                self._known[path] = web.Response(body=await answer.read(), status=answer.status)
+                self._known[path] = await _copy(answer)
         except aiohttp.ClientError:
-            self._known[path] = web.Response(status=503)
+            self._known.pop(path, None)
 
     async def _serve(self, request: web.Request) -> web.Response:
         if request.path in OWN:
             known = self._known.get(request.path)
-            return web.Response(body=known.body, status=known.status) if known else web.Response(status=503)
+            return known() if known else web.Response(status=503)
         headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
         async with self._calls.request(
             request.method, self._behind + request.path_qs, data=await request.read(), headers=headers
         ) as answer:
-            return web.Response(body=await answer.read(), status=answer.status)
+            return (await _copy(answer))()
+
+
+async def _copy(answer: aiohttp.ClientResponse) -> Callable[[], web.Response]:
+    """An answer that can be given again and again."""
+    body, kind = await answer.read(), answer.headers.get("Content-Type", "application/json")
+    return lambda: web.Response(body=body, status=answer.status, headers={"Content-Type": kind})
 
 
 async def main() -> None:
