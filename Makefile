@@ -132,7 +132,7 @@ faults: venv ## play every row of the fault matrix on the development cluster an
 	@$(BIN)/python bench/recovery.py --name $(CLUSTER) --repeat 1 --rows $(or $(ROWS),all) --out out/faults.json
 
 .PHONY: soak
-soak: venv ## the example on this machine under random faults; MINUTES=30 (of 60 steps each) SEED=n
+soak: venv ## the example on this machine under random faults; MINUTES=30 (of 30 steps each) SEED=n
 	@$(BIN)/robustrl soak examples/sort4/rljob.yaml --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) --reach exact=0.9
 
 .PHONY: bench-weights

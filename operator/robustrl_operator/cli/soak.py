@@ -20,7 +20,7 @@ from robustrl_operator.soak.soak import STORM_ROWS, Outcome, Soak, Stuck
 from robustrl_operator.soak.storm import MEAN_GAP_SECONDS, Storm
 from robustrl_operator.soak.terms import LAST_STEPS, braced, broken_at_end
 
-STEPS_A_MINUTE = 60
+STEPS_A_MINUTE = 30
 """What two cores make of the example through faults twice a minute. A slower machine takes longer, not less."""
 
 
