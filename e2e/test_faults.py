@@ -1,6 +1,6 @@
 """Faults on a real cluster: only the role that failed restarts, and nothing is lost or trained twice.
 
-A dozen rows of the fault matrix (`make faults` plays them all) and what needs a story of its own. The tests are the
+Some rows of the fault matrix (`make faults` plays them all) and what needs a story of its own. The tests are the
 life of one job and run in this order.
 """
 
