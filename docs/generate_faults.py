@@ -39,8 +39,9 @@ Some rows ask for a job of a certain shape, or for a moment that is short; how t
   is not among the rows.
 - *every copy of the newest checkpoint damaged*: the training process is stopped, a byte of each copy is changed, in
   every pod's memory and in storage, and the process is killed. The trainers go back one step.
-- *engine stopped behind a front* (not yet): the engine is two processes, as SGLang's is. The front goes on answering `/ready`
-  and `/metrics` with what it heard last; what finds the fault is that the counter of tokens stands still.
+- *engine stopped behind a front* (not played to its end yet): the engine is two processes, as SGLang's is. The front
+  goes on answering `/ready` and `/metrics` with what it heard last; what finds the fault is that the counter of tokens
+  stands still.
 - *while it pulls, while others pull, before the announcement*: the model has 48 MB, and the managers' `/v1/progress`
   is asked every few milliseconds for who pulls and which step is committed and not announced.
 """
