@@ -21,8 +21,8 @@ STEPS = 200
 SEED = int(os.environ.get("ROBUSTRL_SEED", "1"))
 EXACT_SHARE = 0.65
 """Of the last ten steps. So few steps end before the curve is flat, so runs differ: in one process and without faults
-three seeds reached 0.88 to 0.90 in 200 steps, two 0.84 and 0.88 in 180; storms over 180 steps ended at 0.71 and 0.86 (all
-with 32 prompts of 16 samples a step, which learn a little less than what the example has now). A job that does not
+three seeds reached 0.88 to 0.90 in 200 steps, two 0.84 and 0.88 in 180; storms over 180 steps ended at 0.71 and 0.86
+(all with 32 prompts of 16 samples a step, which learn a little less than what the example has now). A job that does not
 learn is at 0.00."""
 
 
