@@ -28,7 +28,7 @@ class FakeWorker(Supervised):
     """A worker whose end the test decides."""
 
     def __init__(self, words: str) -> None:
-        super().__init__(0, asyncio.get_running_loop().create_future())
+        super().__init__(0, asyncio.get_running_loop().create_future(), kills_before=0)
         self.last_lines.append(words)
         self.killed = False
 
