@@ -29,6 +29,8 @@ from robustrl_operator.local.run import LocalRun
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
 SCRIPT = Path(__file__).parent / "scripts/faulty.py"
+LINGER_SECONDS = 3
+"""For the first step of an epoch: what strikes when the trainers are seen at work must find them in that step."""
 ROWS = [row for row in rows(Place.LOCAL) if row.moment in (Moment.FIRST_STEP, Moment.SAME_STEP)]
 
 
@@ -45,9 +47,15 @@ def are_at_work(run: LocalRun, epoch: int) -> bool:
     return len(up) == run.job.spec.trainer.replicas
 
 
+def faulty(fault: str, number: int, **spec: Any) -> RLJob:
+    container = {"name": "trainer", "image": "none", "command": ["python3", str(SCRIPT), fault, str(number)]}
+    trainer = {"template": {"spec": {"containers": [container]}}}
+    return example(data=SMALL_BATCH, detection=DETECTION, trainer=trainer, **spec)
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 async def test_a_fault_that_a_restart_of_the_trainers_would_meet_again(tmp_path: Path, row: Row) -> None:
-    async with running(example(steps=100_000, data=SMALL_BATCH, detection=DETECTION), tmp_path / "out") as run:
+    async with running(faulty("linger", LINGER_SECONDS, steps=100_000), tmp_path / "out") as run:
         first = 1
         if row.moment is Moment.SAME_STEP:
             await until_well(run, STEPS_BETWEEN, 0, START_SECONDS)
@@ -66,12 +74,6 @@ async def test_a_fault_that_a_restart_of_the_trainers_would_meet_again(tmp_path:
 
 
 # Scripts that are at fault themselves.
-
-
-def faulty(fault: str, step: int, **spec: Any) -> RLJob:
-    container = {"name": "trainer", "image": "none", "command": ["python3", str(SCRIPT), fault, str(step)]}
-    trainer = {"template": {"spec": {"containers": [container]}}}
-    return example(data=SMALL_BATCH, detection=DETECTION, trainer=trainer, **spec)
 
 
 async def test_an_exception_always_in_the_same_step_ends_in_a_diagnosis(tmp_path: Path) -> None:
