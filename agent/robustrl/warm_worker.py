@@ -122,20 +122,28 @@ class WarmWorker:
     def _fork(self, request: dict[str, Any], stderr: int) -> None:
         """Fork twice, so that the process becomes the agent's own child.
 
-        The agent sees its end at once, which this interpreter, busy importing, might not for seconds.
+        The agent sees its end at once, which this interpreter, busy importing, might not for seconds. It is told of
+        the process only when the one between has ended: before, it could not ask for the status of one that dies.
         """
         # Objects that exist now are left alone by the children's garbage collector, so their pages stay shared.
         gc.freeze()
+        read_end, write_end = os.pipe()
         between = os.fork()
         if between == 0:
             between = os.getpid()
             pid = os.fork()
             if pid == 0:
+                os.close(read_end)
+                os.close(write_end)
                 self._become(request, stderr, between)
-            self._send({"id": request["id"], "pid": pid})
+            os.write(write_end, str(pid).encode())
             os._exit(0)
         os.close(stderr)
+        os.close(write_end)
         os.waitpid(between, 0)
+        pid = int(os.read(read_end, 32))
+        os.close(read_end)
+        self._send({"id": request["id"], "pid": pid})
 
     def _become(self, request: dict[str, Any], stderr: int, between: int) -> None:
         """Turn this fork into the requested program. Never returns."""

@@ -171,6 +171,10 @@ async def test_warm_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert await killed.wait() == -9
         sleeps.kill()
         assert await sleeps.wait() == -9
+        for _ in range(20):  # however soon it ends: it is the agent's own child by the time the agent knows of it
+            sleeps = await warm.fork([str(tmp_path / "sleeps.py")], os.environ)
+            sleeps.kill()
+            assert await sleeps.wait() == -9
     finally:
         await warm.close()
 
