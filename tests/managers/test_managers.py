@@ -7,6 +7,7 @@ import sqlite3
 
 import pytest
 
+from robustrl.managers import rollout_manager
 from robustrl.managers.holders import HolderMessage
 from robustrl.managers.refusal import Fenced, Refused
 from robustrl.managers.request_manager import RolloutsFail
@@ -83,7 +84,8 @@ async def test_sync_mode_waits_for_the_new_weights(start_job):
     assert all(row["versions"] == ["0.1", "0.1"] for row in second.trajectories)
 
 
-async def test_an_engine_that_breaks_is_quarantined_and_its_turns_are_done_elsewhere(start_job):
+async def test_an_engine_that_breaks_is_quarantined_and_its_turns_are_done_elsewhere(start_job, monkeypatch):
+    monkeypatch.setattr(rollout_manager, "_QUARANTINE_SECONDS", (60.0, 60.0))
     job = await start_job()
     await job.announce("0.0")
     job.fake("a").breaks()
@@ -107,13 +109,13 @@ async def test_a_quarantine_ends_with_a_registration_at_the_current_version(star
 
 
 async def test_an_engine_that_hangs_loses_its_turns_after_the_timeout(start_job):
-    job = await start_job(turn_timeout_seconds=0.2)
+    job = await start_job(turn_timeout_seconds=1)
     await job.announce("0.0")
     job.client.generate = timeouts(job.client.generate)
     job.fake("a").hangs()
     job.engine("a")
     job.engine("b")
-    assert await job.batch(0, 0) is not None
+    assert await job.batch(0, 0, wait=30.0) is not None
     await job.until(lambda: job.managers.rollouts.rerouted_total >= 3)
 
 
