@@ -78,8 +78,7 @@ def _accept(draft: Draft, request: Request) -> Draft:
     _check_allowed(draft, request)
     kind = FaultKind(request.kind)
     anatomy = KINDS[kind]
-    needed = {anatomy.deed, *anatomy.first}
-    if anatomy.role is None or anatomy.first or needed & (set(Means) - draft.view.means):
+    if anatomy.role is None or anatomy.first or anatomy.deed in set(Means) - draft.view.means:
         raise Refused(_impossible(kind))
     targets = _targets(draft, kind, anatomy.role, request.target)
     taken = _status(draft, request, InjectionStage.STRIKING)
