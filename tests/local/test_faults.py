@@ -14,10 +14,8 @@ from tests.local.watching import (
     SMALL_BATCH,
     START_SECONDS,
     STEPS_BETWEEN,
-    agents,
-    audit,
-    judge_incidents,
-    total,
+    judge,
+    look,
     until_well,
 )
 
@@ -41,20 +39,11 @@ ROWS = rows(Place.LOCAL)
 @pytest.mark.parametrize("row", [row for row in ROWS if row.moment is Moment.ANY], ids=lambda row: row.name)
 async def test_a_fault_restarts_its_role_only(run: LocalRun, row: Row) -> None:
     await until_well(run, STEPS_BETWEEN, 0, START_SECONDS)
-    before, epoch, incidents, step = agents(run), run.status.epoch, total(run), run.step
+    before, step = look(run), run.step
     struck = await run.strike(row.kind, row.index)
     await asyncio.sleep(row.seconds)
-    await until_well(run, step + STEPS_BETWEEN, incidents + row.incidents, RECOVERY_SECONDS)
-    assert run.status.epoch == epoch + row.epochs, run.status.incidents
-    after = agents(run)
-    for uid, (name, boot) in before.items():
-        if name not in struck:
-            assert after.get(uid) == (name, boot), f"{name} has nothing to do with {struck}"
-        else:
-            assert (uid in after) is row.keeps_pod
-            assert (after.get(uid, ("", ""))[1] == boot) is (row.keeps_pod and row.keeps_agent)
-    judge_incidents(run, row, incidents)
-    assert audit(run).findings == ()
+    await until_well(run, step + STEPS_BETWEEN, before.incidents + row.incidents, RECOVERY_SECONDS)
+    judge(run, row, before, struck)
 
 
 async def test_after_all_of_them_every_trajectory_was_used_once(run: LocalRun) -> None:

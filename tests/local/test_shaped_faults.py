@@ -13,14 +13,14 @@ from tests.local.watching import (
     RECOVERY_SECONDS,
     START_SECONDS,
     STEPS_BETWEEN,
-    agents,
-    audit,
-    judge_incidents,
+    judge,
+    look,
     total,
     until_well,
 )
 
 from robustrl.audit import record
+from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.status import ConditionType, holds
 from robustrl_operator.faults.matrix import Moment, Place, Row, Shape, rows
 from robustrl_operator.local.run import LocalRun
@@ -34,7 +34,7 @@ SHAPED = {shape: rows(Place.LOCAL, shape) for shape in Shape if shape is not Sha
 async def play(run: LocalRun, row: Row) -> None:
     """Strike a job that is well, and look at it when it is well again."""
     await until_well(run, run.step + STEPS_BETWEEN, total(run), START_SECONDS)
-    before, epoch, incidents = agents(run), run.status.epoch, total(run)
+    before = look(run)
     undone = count_undone(run)
     struck = await run.strike(row.kind, await until_moment(run, row))
     if row.moment is Moment.PROMOTION:
@@ -43,18 +43,8 @@ async def play(run: LocalRun, row: Row) -> None:
     step = run.step
     if row.seconds:
         await meanwhile(run, row)
-    await until_well(run, step + STEPS_BETWEEN, incidents + row.incidents, RECOVERY_SECONDS)
-    assert run.status.epoch == epoch + row.epochs, run.status.incidents
-    after = agents(run)
-    for uid, (name, boot) in before.items():
-        if row.whole_job:
-            assert uid not in after, "the whole job starts again"
-        elif name not in struck:
-            assert after.get(uid) == (name, boot), f"{name} has nothing to do with {struck}"
-        else:
-            assert (uid in after) is row.keeps_pod
-    judge_incidents(run, row, incidents)
-    assert audit(run).findings == ()
+    await until_well(run, step + STEPS_BETWEEN, before.incidents + row.incidents, RECOVERY_SECONDS)
+    judge(run, row, before, struck)
     assert count_undone(run) - undone == row.undone
 
 
@@ -74,8 +64,8 @@ async def meanwhile(run: LocalRun, row: Row) -> None:
 
 
 def newest_stored(run: LocalRun) -> int:
-    folders = [path for path in RunFolder(run.folder).checkpoints.iterdir() if path.is_dir()]
-    return max((int(path.name.split(".")[1]) for path in folders if any(path.glob("rank-*"))), default=0)
+    shelf = Shelf(RunFolder(run.folder).checkpoints, keep=0)
+    return max((version.step for version in shelf.versions() if shelf.copies(version)), default=0)
 
 
 def count_undone(run: LocalRun) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from robustrl.audit import record, report
 from robustrl_operator.faults.matrix import Row
@@ -51,7 +52,40 @@ def total(run: LocalRun) -> int:
     return sum(event.reason == "FaultDetected" for _, event in run.body.events)
 
 
-def judge_incidents(run: LocalRun, row: Row, before: int) -> None:
+@dataclass(frozen=True)
+class Scene:
+    """The job before it is struck: its pods' names and agents' boots by UID, the epoch, the faults on record."""
+
+    agents: dict[str, tuple[str, str]]
+    epoch: int
+    incidents: int
+
+
+def look(run: LocalRun) -> Scene:
+    return Scene(agents(run), run.status.epoch, total(run))
+
+
+def judge(run: LocalRun, row: Row, before: Scene, struck: tuple[str, ...]) -> None:
+    """Whether a job that is well again shows what a row says, and nothing else."""
+    assert run.status.epoch == before.epoch + row.epochs, run.status.incidents
+    _judge_agents(run, row, before, struck)
+    _judge_incidents(run, row, before.incidents)
+    assert audit(run).findings == ()
+
+
+def _judge_agents(run: LocalRun, row: Row, before: Scene, struck: tuple[str, ...]) -> None:
+    after = agents(run)
+    for uid, (name, boot) in before.agents.items():
+        if row.whole_job:
+            assert uid not in after, "the whole job starts again"
+        elif name not in struck:
+            assert after.get(uid) == (name, boot), f"{name} has nothing to do with {struck}"
+        else:
+            assert (uid in after) is row.keeps_pod
+            assert (after.get(uid, ("", ""))[1] == boot) is (row.keeps_pod and row.keeps_agent)
+
+
+def _judge_incidents(run: LocalRun, row: Row, before: int) -> None:
     assert total(run) == before + row.incidents, run.status.incidents
     found = run.status.incidents[len(run.status.incidents) - row.incidents :]
     assert {incident.cause for incident in found} <= set(row.causes)
