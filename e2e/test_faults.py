@@ -18,7 +18,7 @@ import pytest
 from robustrl_api.names import Role
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster_job import ClusterJob, sample
-from robustrl_e2e.hand import ClusterHand, leader
+from robustrl_e2e.hand import ClusterHand, leader, lease_holder
 from robustrl_e2e.play import audit, play, settled
 from robustrl_operator.cli.main import main
 from robustrl_operator.faults.kind import FaultKind
@@ -150,7 +150,7 @@ def test_the_operator_may_die_in_the_middle_of_a_recovery(
 def test_another_operator_takes_over_within_seconds(job: ClusterJob, hand: ClusterHand) -> None:
     before, epoch = leader(job), job.status.epoch
     struck = hit(hand, FaultKind.LEADER)
-    while leader(job) in ("", before):
+    while lease_holder(job) in ("", before):
         assert time.time() - struck < TAKEOVER_SECONDS + ROOM_SECONDS, "nobody took over"
         time.sleep(0.1)
     hit(hand, FaultKind.WORKER)

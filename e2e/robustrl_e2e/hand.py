@@ -33,6 +33,7 @@ os.kill(child, int(sys.argv[1]))
 print(now)
 """
 LEAD_SECONDS = 2.0
+LEADER_SECONDS = 30.0
 _SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
 
 
@@ -150,6 +151,20 @@ def _write_lease(job: ClusterJob, holder: str) -> None:
 
 
 def leader(job: ClusterJob) -> str:
-    """The operator's pod that leads; empty between two leaders."""
+    """The operator's pod that leads, waited for where one has just given the lease back.
+
+    Raises:
+        TimeoutError: if no operator leads within `LEADER_SECONDS`.
+    """
+    deadline = time.monotonic() + LEADER_SECONDS
+    while not (holder := lease_holder(job)):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no operator has taken the lease for {LEADER_SECONDS:.0f} s")
+        time.sleep(0.1)
+    return holder
+
+
+def lease_holder(job: ClusterJob) -> str:
+    """Who is in the operators' lease; empty between two leaders."""
     lease = job.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/robustrl-operator")
     return str(lease["spec"].get("holderIdentity") or "")
