@@ -9,6 +9,7 @@ import logging
 import aiohttp
 
 from robustrl.engines.adapter import EngineAdapter, EngineError
+from robustrl.supervisor.cpu_time import process_time
 from robustrl.supervisor.keeper import Keeper
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
@@ -128,10 +129,10 @@ class RolloutRunner:
                 tokens = counters.generation_tokens_total
             await asyncio.sleep(REGISTER_SECONDS)
 
-    def _note(self, standstill: str) -> None:
+    def _note(self, seen: str) -> None:
         # While new weights are applied an engine may stand still; not while it refuses them.
         applying = self._follower.state is ReplicaState.APPLYING and not self._follower.refused
-        if standstill and not applying:
+        if standstill := why_still(self.process(), seen, applying=applying):
             self._state.activity.stands_still(standstill)
         else:
             self._state.activity.moved()
@@ -168,3 +169,16 @@ class RolloutRunner:
             self._state.notify()
         if self._standby and self._state.admitted and was != (self._state.version, True):
             self._launcher.prepare_standby()
+
+
+def why_still(pid: int | None, seen: str, *, applying: bool) -> str:
+    """Why an engine's work does not go on; empty where it does, or is not expected to.
+
+    Args:
+        pid: of its process, if there is one. Stopped by a signal, it does not apply weights either.
+        seen: what its counters say of a standstill.
+    """
+    used = process_time(pid) if pid is not None else None
+    if used is not None and used.stopped:
+        return f"engine process {pid} is stopped"
+    return "" if applying else seen
