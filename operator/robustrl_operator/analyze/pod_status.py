@@ -24,13 +24,19 @@ def judge(view: JobView, pod: PodView) -> Verdict | None:
         # What worked before is more likely to be out of reach for a while than wrong: the kubelet keeps trying, and a
         # pod that does not start in time is replaced (`silence`). A job that trains does not end because of it.
         return None
-    if pod.waiting in BAD_IMAGE:
-        text = f"image of {pod.name} cannot be pulled ({pod.waiting}): {pod.message}"
-        return Verdict(Health.FAILED, Cause.BAD_IMAGE, text, Scope.POD)
-    if pod.waiting in BAD_CONFIGURATION:
-        text = f"container of {pod.name} cannot be started ({pod.waiting}): {pod.message}"
-        return Verdict(Health.FAILED, Cause.BAD_CONFIGURATION, text, Scope.POD)
+    if text := cannot_start(pod):
+        cause = Cause.BAD_IMAGE if pod.waiting in BAD_IMAGE else Cause.BAD_CONFIGURATION
+        return Verdict(Health.FAILED, cause, text, Scope.POD)
     return None
+
+
+def cannot_start(pod: PodView) -> str:
+    """Why its node does not get a pod's containers started; empty where nothing is wrong."""
+    if pod.waiting in BAD_IMAGE:
+        return f"image of {pod.name} cannot be pulled ({pod.waiting}): {pod.message}"
+    if pod.waiting in BAD_CONFIGURATION:
+        return f"container of {pod.name} cannot be started ({pod.waiting}): {pod.message}"
+    return ""
 
 
 def _cause(reason: str) -> Cause:

@@ -330,8 +330,11 @@ def test_a_job_that_trains_outlives_a_registry_that_is_away(role: Role) -> None:
     assert not has_ended(world.status)
     pending = [p for p in world.pods.values() if p.waiting]
     assert len(pending) == 1, "one pod waits for its image, and none is made and taken away again and again"
+    degraded = world.condition(ConditionType.DEGRADED)
+    assert f"image of {pending[0].view.name} cannot be pulled (ErrImagePull): no such image" in degraded.message
     pending[0].waiting = ""
     world.until(lambda w: w.holds(ConditionType.READY))
+    assert world.condition(ConditionType.DEGRADED).message == ""
     assert world.status.epoch == 1
 
 

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from tests.operator.build import NOW, SECOND, SERVICE, draft, failed, job, pod, running_job, saying, with_status
+from tests.operator.build import (
+    NOW,
+    SECOND,
+    SERVICE,
+    draft,
+    failed,
+    job,
+    pod,
+    running_job,
+    saying,
+    with_pod,
+    with_status,
+)
 
 from robustrl_api.status import ConditionType, RecoveryStatus, RLJobStatus
 from robustrl_operator.analyze import Verdict
+from robustrl_operator.analyze.verdict import Health
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.rules import summary
 
@@ -52,6 +65,13 @@ def test_what_is_missing_is_said() -> None:
     after = summary.apply(draft(running_job(), {"j-rollout-3": failed("Pod")}))
     (ready,) = [c for c in after.status.conditions if c.type == ConditionType.READY]
     assert ready.message == "rollout 3/4"
+
+
+def test_why_a_missing_pod_does_not_come_is_said() -> None:
+    view = with_pod(running_job(), "j-rollout-3", waiting="ImagePullBackOff", message="not found")
+    after = summary.apply(draft(view, {"j-rollout-3": Verdict(Health.STARTING)}))
+    (degraded,) = [c for c in after.status.conditions if c.type == ConditionType.DEGRADED]
+    assert degraded.message == ("rollout 3/4; image of j-rollout-3 cannot be pulled (ImagePullBackOff): not found")
 
 
 @pytest.mark.parametrize(("name", "told"), [("j-trainer-1", True), ("j-rollout-3", False)])

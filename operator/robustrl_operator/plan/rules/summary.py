@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from robustrl_api.names import LABEL_JOB, LABEL_ROLE, Role
 from robustrl_api.status import ConditionType, RoleStatus
+from robustrl_operator.analyze.pod_status import cannot_start
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.rules.conditions import condition
 from robustrl_operator.plan.rules.populate import service_of
@@ -61,6 +62,8 @@ def _conditions(draft: Draft) -> Draft:
     running = not draft.ended and not draft.spec.suspend
     full = running and all(ready.values())
     missing = ", ".join(f"{r.name} {r.ready}/{r.desired}" for r in status.roles if not ready[r.name])
+    if missing and (why := _cannot_start(draft)):
+        missing = f"{missing}; {why}"
     draft = condition(draft, ConditionType.READY, full, "AllRolesReady" if full else "RolesMissing", missing)
     training = running and ready["trainer"] and status.recovery is None and status.epoch > 0
     reason = "Training" if training else "NotTraining"
@@ -71,6 +74,11 @@ def _conditions(draft: Draft) -> Draft:
         if not any(c.type == kind and c.status == "True" for c in draft.status.conditions):
             draft = condition(draft, kind, False if draft.ended else None, "Ended" if draft.ended else "Running")
     return draft
+
+
+def _cannot_start(draft: Draft) -> str:
+    """Why pods that are missing do not come: the first reason will do, others are mostly the same."""
+    return next((why for pod in draft.view.pods if not pod.deleting and (why := cannot_start(pod))), "")
 
 
 def _degraded(draft: Draft, missing: str) -> Draft:
