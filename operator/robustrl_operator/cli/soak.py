@@ -16,9 +16,10 @@ from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder, enter
 from robustrl_operator.report import summary
+from robustrl_operator.report.curve import LAST_STEPS
 from robustrl_operator.soak.soak import STORM_ROWS, Outcome, Soak, Stuck
 from robustrl_operator.soak.storm import MEAN_GAP_SECONDS, Storm
-from robustrl_operator.soak.terms import LAST_STEPS, braced, broken_at_end
+from robustrl_operator.soak.terms import braced, broken_at_end
 
 STEPS_A_MINUTE = 30
 """What two cores make of the example through faults twice a minute. A slower machine takes longer, not less."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from robustrl_api.job import RLJob
 from robustrl_api.status import Incident, RLJobStatus
+from robustrl_operator.report.curve import LAST_STEPS, mean_of_last
 from robustrl_operator.report.picture import draw
 from robustrl_operator.report.timeline import Timeline
 from robustrl_operator.view import moment
-
-LAST_STEPS = 10
 
 
 def conclude(timeline: Timeline, job: RLJob, status: RLJobStatus, folder: Path, ledger: dict[str, Any] | None) -> None:
@@ -65,7 +65,7 @@ def ledger_lines(found: dict[str, Any]) -> list[str]:
     if not audit["ok"]:
         proof = "BUT " + "; ".join(finding["what"] for finding in audit["findings"])
     lines = [f"trajectories: {counts}; {proof}"]
-    last = [step["metrics"]["exact"] for step in curve[-LAST_STEPS:] if "exact" in step["metrics"]]
-    if last:
-        lines.append(f"exact answers in the last {len(last)} steps: {100 * sum(last) / len(last):.1f} %")
+    exact = mean_of_last(curve, "exact")
+    if not math.isnan(exact):
+        lines.append(f"exact answers in the last {LAST_STEPS} steps: {100 * exact:.1f} %")
     return lines

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from robustrl_api.job import RLJob
 from robustrl_api.status import ConditionType, RLJobStatus, holds
+from robustrl_operator.report.curve import mean_of_last
 
-LAST_STEPS = 10
 JOB_RESTARTS = 1000
 """Two faults in one step rightly restart the whole job; in a long storm that is no reason to give up."""
 LOST_AFTER_MISSED = 15
@@ -57,9 +57,3 @@ def broken_at_end(
         reached = mean_of_last(curve, name)
         if not reached >= least:
             yield f"{name} reached {reached:.3f}, expected at least {least:.3f}"
-
-
-def mean_of_last(curve: Sequence[Mapping[str, Any]], metric: str) -> float:
-    """Over the last steps; not a number where none has it."""
-    values = [commit["metrics"][metric] for commit in curve[-LAST_STEPS:] if metric in commit["metrics"]]
-    return sum(values) / len(values) if values else float("nan")
