@@ -15,13 +15,15 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from robustrl_api.spec import Strategy
 from robustrl_e2e import cluster, stack
 from robustrl_e2e.cluster_job import ClusterJob, sample
+from robustrl_e2e.exporters import Exporters, watched
 from robustrl_e2e.play import Outcome, play, settled
-from robustrl_operator.faults.matrix import Place, Row, rows
+from robustrl_operator.faults.matrix import MATRIX, Place, Row, Shape
 
 STANDBY_SECONDS = 12.0
 """What a new rollout needs to load its standby on two cores shared by eight machines."""
@@ -39,7 +41,7 @@ HANGS_ARE_FOUND_SOON = {
 
 
 def main() -> int:
-    there_are = {row.name: row for row in rows(Place.CLUSTER)}
+    there_are = {row.name: row for row in MATRIX if Place.CLUSTER in row.places}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5, help="times that each fault strikes (default 5)")
     parser.add_argument("--rows", nargs="*", default=list(USUAL), metavar="ROW", help="rows of docs/faults.md, or all")
@@ -72,14 +74,16 @@ def run(
     total = sum(map(len, plays.values()))
     for strategy, played in plays.items():
         job = start(running, strategy)
-        for row in played:
-            outcome = attempt(job, row, strategy)
-            done += 1
-            print(f"[{done}/{total}, {time.monotonic() - began:4.0f} s] {line(outcome)}", flush=True)
-            yield outcome
-            if outcome.step_seconds is None:
-                # It is stuck or has ended: the other rows deserve a sound one.
-                job = start(running, strategy)
+        for shape in dict.fromkeys(row.shape for row in played):
+            with watched(job) if shape is Shape.WATCHED else nullcontext() as exporters:
+                for row in (row for row in played if row.shape is shape):
+                    outcome = attempt(job, row, strategy, exporters)
+                    done += 1
+                    print(f"[{done}/{total}, {time.monotonic() - began:4.0f} s] {line(outcome)}", flush=True)
+                    yield outcome
+                    if outcome.step_seconds is None:
+                        # It is stuck or has ended: the other rows deserve a sound one.
+                        job = start(running, strategy)
         job.delete()
 
 
@@ -101,11 +105,11 @@ def start(running: cluster.Cluster, strategy: Strategy) -> ClusterJob:
     return ClusterJob.create(running, manifest)
 
 
-def attempt(job: ClusterJob, row: Row, strategy: Strategy) -> Outcome:
+def attempt(job: ClusterJob, row: Row, strategy: Strategy, exporters: Exporters | None) -> Outcome:
     """Play a row; a job that is not over it in time is a complaint."""
     try:
         settled(job, STANDBY_SECONDS if row.needs_standby else 0.0)
-        return play(job, row)
+        return play(job, row, exporters)
     except (TimeoutError, RuntimeError, OSError, LookupError) as error:
         return Outcome(row, strategy, None, None, (f"{type(error).__name__}: {error}",))
 

@@ -25,12 +25,12 @@ lost or trained twice. Causes and rules are those of [recovery.md](recovery.md).
 |---|---|---|---|---|---|---|"""
 TAIL = """
 What asks for chosen moments or many machines is played elsewhere. In virtual time
-(`tests/operator/plan/test_stories.py`, `test_model.py`): the operator killed between any two effects of a plan, several
-trainers lost with rollouts to spare, faults inside a recovery, images that cannot be pulled, restarts that keep
-failing. By scripts that are at fault themselves (`tests/local/test_reproducible_faults.py`): an exception always in the
-same step, a deadlock in a collective. By the node agent's tests (`tests/agent/node`): exporters that are absent, stuck
-or lying; not on the cluster, whose nodes have no GPU and so no exporter. By weightsync's (`tests/weightsync`): peers
-that die while they send or pull weights, in every state of a transfer.
+(`tests/operator/plan/test_stories.py`, `test_model.py`): the operator killed between any two effects of a plan,
+several trainers lost with rollouts to spare, faults inside a recovery, images that cannot be pulled from the start,
+restarts that keep failing. By scripts that are at fault themselves (`tests/local/test_reproducible_faults.py`): an
+exception always in the same step, a deadlock in a collective. By the node agent's tests (`tests/agent/node`): all
+that an exporter is known to do wrong. By weightsync's (`tests/weightsync`): peers that die while they send or pull
+weights, in every state of a transfer.
 
 Some rows ask for a job of a certain shape, or for a moment that is short; how the tests make them:
 
@@ -42,6 +42,11 @@ Some rows ask for a job of a certain shape, or for a moment that is short; how t
 - *engine stopped behind a front* (not played to its end yet): the engine is two processes, as SGLang's is. The front
   goes on answering `/ready` and `/metrics` with what it heard last; what finds the fault is that the counter of tokens
   stands still.
+- *image that cannot be pulled*: its tag is taken from every node, and there is no registry; condition Degraded names
+  the image and the pod meanwhile.
+- *GPU fallen off the bus, exporters absent, stuck, lying*: the cluster's nodes have no GPU, so one server plays their
+  exporters, in dcgm-exporter's format; the node agents that read them are the chart's. The first of the four shows that
+  what the exporters say is heard.
 - *while it pulls, while others pull, before the announcement*: the model has 48 MB, and the managers' `/v1/progress`
   is asked every few milliseconds for who pulls and which step is committed and not announced.
 """

@@ -17,7 +17,8 @@ from robustrl_api.names import ANNOTATION_INJECT, Role
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster import machine
 from robustrl_e2e.cluster_job import ClusterJob
-from robustrl_e2e.stack import NAMESPACE
+from robustrl_e2e.exporters import Exporters
+from robustrl_e2e.stack import JOB_IMAGE, NAMESPACE
 from robustrl_operator.faults.kind import API_SECONDS, CUT_SECONDS, KINDS, LEASE_SECONDS, Blow, FaultKind, Means
 
 # Runs in the pod: signals the process under the agent's care, which leads a session of its own, and says when.
@@ -34,18 +35,22 @@ print(now)
 """
 LEAD_SECONDS = 2.0
 LEADER_SECONDS = 30.0
+EXPORTERS_MEANS = frozenset({Means.BREAK_GPU, Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS})
 _SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
 
 
 class ClusterHand:
     """A `Hand` on real machines, whose power and cables it holds.
 
+    Args:
+        exporters: of the machines' GPUs, where the job has any.
+
     Attributes:
         struck: when the first blow fell, in seconds since the epoch; None before.
     """
 
-    def __init__(self, job: ClusterJob) -> None:
-        self._job = job
+    def __init__(self, job: ClusterJob, exporters: Exporters | None = None) -> None:
+        self._job, self._exporters = job, exporters
         self.struck: float | None = None
         self._later: list[threading.Timer] = []
 
@@ -59,6 +64,9 @@ class ClusterHand:
     def _do(self, blow: Blow) -> float:
         if isinstance(blow.deed, Harm):
             return self._signal(blow) if blow.deed in _SIGNALS else self._inject(blow)
+        if blow.deed is Means.TAKE_IMAGE:
+            cluster.take_away(self._job.running, JOB_IMAGE)
+            return time.time()  # it hurts nobody before it is done
         when = time.time()
         self._from_outside(blow.pod, blow.deed)
         return when
@@ -102,6 +110,8 @@ class ClusterHand:
         elif means is Means.KILL_LEADER:
             name = leader(self._job)
             self._job.kubectl("-n", NAMESPACE, "delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
+        elif means in EXPORTERS_MEANS and self._exporters is not None:
+            self._exporters.do(means, pod)
         elif means is Means.STOP_API:
             self._after(0.0, lambda: cluster.stop_api(running, API_SECONDS))
         elif means is Means.TAKE_LEASE:
@@ -132,6 +142,9 @@ class ClusterHand:
                 cluster.revive_node(running, node)
             with contextlib.suppress(RuntimeError):
                 self._job.kubectl("uncordon", node)
+        cluster.give_back(running, JOB_IMAGE)
+        if self._exporters is not None:
+            self._exporters.mend()
         self.struck = None
 
 

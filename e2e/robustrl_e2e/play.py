@@ -15,8 +15,9 @@ from typing import Any
 from robustrl.audit import record, report
 from robustrl_api.names import Role
 from robustrl_api.spec import Strategy
-from robustrl_api.status import Incident
+from robustrl_api.status import ConditionType, Incident
 from robustrl_e2e.cluster_job import ClusterJob
+from robustrl_e2e.exporters import Exporters
 from robustrl_e2e.hand import ClusterHand
 from robustrl_operator.faults.matrix import Row
 from robustrl_operator.faults.strike import strike
@@ -67,25 +68,32 @@ def settled(job: ClusterJob, standby_seconds: float = 0.0) -> None:
     job.until_step(job.step() + SETTLE_STEPS, DEADLINE_SECONDS)
 
 
-def play(job: ClusterJob, row: Row) -> Outcome:
+def play(job: ClusterJob, row: Row, exporters: Exporters | None = None) -> Outcome:
     """Strike a job that is settled; return when it is settled again.
 
+    Args:
+        exporters: what a row of shape `Watched` strikes.
+
     Raises:
-        TimeoutError: it is not, in time.
+        TimeoutError: it is not, in time. What was broken is mended nevertheless.
     """
-    hand, before, strategy = ClusterHand(job), _picture(job), job.read().spec.recovery.strategy
-    struck_pods = asyncio.run(strike(hand, row.kind, row.index))
-    assert hand.struck is not None
-    struck = hand.struck
-    rises = row.epochs > 0 or (strategy is Strategy.WHOLE_JOB and row.incidents > 0)
-    stepped = _next_step(job, struck, before.epoch if rises else before.epoch - 1)
-    time.sleep(max(0.0, struck + row.seconds - time.time()))
-    hand.mend()
+    hand, before, strategy = ClusterHand(job, exporters), _picture(job), job.read().spec.recovery.strategy
+    try:
+        struck_pods = asyncio.run(strike(hand, row.kind, row.index))
+        assert hand.struck is not None
+        struck = hand.struck
+        rises = row.epochs > 0 or (strategy is Strategy.WHOLE_JOB and row.incidents > 0)
+        stepped = _next_step(job, struck, before.epoch if rises else before.epoch - 1)
+        time.sleep(max(0.0, struck + row.seconds - time.time()))
+        unsaid = tuple(_unsaid(job, row))
+    finally:
+        hand.mend()
     settled(job)
     found = [each for each in job.status.incidents if moment(each.detected_time).timestamp() >= struck]
     complaints = (
         tuple(_judge(row, before, _picture(job), struck_pods, found)) if strategy is Strategy.ROLE_BASED else ()
     )
+    complaints += unsaid
     complaints += tuple(f"audit: {finding}" for finding in audit(job).findings)
     detection = moment(found[0].detected_time).timestamp() - struck if found else None
     return Outcome(row, strategy, detection, stepped - struck, complaints)
@@ -113,6 +121,13 @@ def _next_step(job: ClusterJob, struck: float, epoch: int) -> float:
                 return float(step["time"])
         time.sleep(POLL_SECONDS)
     raise TimeoutError(f"no step within {DEADLINE_SECONDS:.0f} s")
+
+
+def _unsaid(job: ClusterJob, row: Row) -> Iterator[str]:
+    """What the job should say while the fault lasts, and does not."""
+    (degraded,) = [c for c in job.status.conditions if c.type == ConditionType.DEGRADED]
+    if row.degraded and degraded.reason != row.degraded:
+        yield f"Degraded is {degraded.status} meanwhile, {degraded.reason}: {degraded.message}"
 
 
 def _judge(

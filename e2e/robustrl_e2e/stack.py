@@ -62,8 +62,8 @@ def _wheels(target: Path) -> None:
             "--requirement", ROOT / "requirements" / "image.txt")  # fmt: skip
 
 
-def install(running: cluster.Cluster) -> None:
-    """`helm upgrade --install` and wait until the operator is ready."""
+def install(running: cluster.Cluster, *settings: str) -> None:
+    """`helm upgrade --install` with settings of the chart (NAME=VALUE), and wait until all of it is ready."""
     config = cluster.kubeconfig(running.name)
     with step("operator"):
         run(binaries.kubectl(), "--kubeconfig", config, "apply", "--server-side", "-f", ROOT / "crds" / "rljob.yaml")
@@ -71,6 +71,7 @@ def install(running: cluster.Cluster) -> None:
             binaries.helm(), "--kubeconfig", config, "upgrade", "--install", "robustrl", ROOT / "charts" / "robustrl",
             "--namespace", NAMESPACE, "--create-namespace", "--skip-crds", "--wait", "--timeout", f"{READY_SECONDS}s",
             "--set", "nodeSelector.robustrl\\.dev/pool=cpu", "--set", f"image.repository={IMAGE.rpartition(':')[0]}",
+            *(word for setting in settings for word in ("--set", setting)),
         )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from .api import Api
 from .errors import ClusterError
 from .faults import cut_node, heal_node, kill_node, revive_node, slow_node, stop_api
-from .images import Image, build_base, build_image, load
+from .images import Image, build_base, build_image, built, give_back, load, take_away
 from .layout import Cluster
 from .lifecycle import down, up
 from .state import kubeconfig, require
@@ -15,8 +15,10 @@ __all__ = [
     "Image",
     "build_base",
     "build_image",
+    "built",
     "cut_node",
     "down",
+    "give_back",
     "heal_node",
     "kill_node",
     "kubeconfig",
@@ -25,5 +27,6 @@ __all__ = [
     "revive_node",
     "slow_node",
     "stop_api",
+    "take_away",
     "up",
 ]

@@ -49,7 +49,7 @@ class Image:
 
     @property
     def content_name(self) -> str:
-        return f"content.robustrl.dev/{_slug(self.tag)}:{self.digest}"
+        return _family(self.tag) + self.digest
 
 
 def folder() -> Path:
@@ -109,6 +109,40 @@ def load(cluster: Cluster, image: Image, nodes: Sequence[str] = ()) -> None:
         list(pool.map(lambda worker: _import(worker, image), workers))
 
 
+def built(tag: str) -> Image:
+    """The image of that tag as it was built last.
+
+    Raises:
+        ClusterError: it never was.
+    """
+    if kind.available():
+        return Image(tag, Path(), "docker")
+    for path in folder().glob(f"{_slug(tag)}@*.tar"):
+        return Image(tag, path, path.stem.rpartition("@")[2])
+    raise ClusterError(f"image {tag} has not been built")
+
+
+def take_away(cluster: Cluster, tag: str) -> None:
+    """Let no node know an image by its tag; pods that run keep theirs. There is no registry to pull it from."""
+    for worker in _live_nodes(cluster):
+        _ctr(worker, "images", "remove", tag)
+
+
+def give_back(cluster: Cluster, tag: str) -> None:
+    """Let every node that has the image know it by its tag again."""
+    for worker in _live_nodes(cluster):
+        names = _ctr(worker, "images", "list", "--quiet").split()
+        if tag not in names:
+            for content in (name for name in names if name.startswith(_family(tag))):
+                _ctr(worker, "images", "tag", content, tag)
+
+
+def _live_nodes(cluster: Cluster) -> list[Machine]:
+    if cluster.provider == "kind":
+        raise ClusterError("this fault is not available with kind")
+    return [cluster.worker(name) for name in cluster.node_names if machine.alive(cluster.worker(name))]
+
+
 def _import(worker: Machine, image: Image) -> None:
     machine.require_alive(worker)
     if _missing_containerd(worker):
@@ -124,9 +158,8 @@ def _import(worker: Machine, image: Image) -> None:
 
 def _forget_older(worker: Machine, image: Image) -> None:
     """Let the node drop what the tag named before; containers that run on it keep what they need."""
-    family = image.content_name.rpartition(":")[0] + ":"
     names = _ctr(worker, "images", "list", "--quiet").split()
-    if old := [name for name in names if name.startswith(family) and name != image.content_name]:
+    if old := [name for name in names if name.startswith(_family(image.tag)) and name != image.content_name]:
         _ctr(worker, "images", "remove", *old)
 
 
@@ -215,6 +248,11 @@ class _fresh:
 
 def _image(tag: str, digest: str) -> Image:
     return Image(tag, folder() / f"{_slug(tag)}@{digest}.tar", digest)
+
+
+def _family(tag: str) -> str:
+    """What the second names of all images of a tag begin with."""
+    return f"content.robustrl.dev/{_slug(tag)}:"
 
 
 def _slug(tag: str) -> str:

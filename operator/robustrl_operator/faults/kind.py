@@ -26,12 +26,14 @@ class FaultKind(StrEnum):
     TRAINER_DRAIN = "trainer-drain"
     TRAINER_PAIR = "trainer-pair"
     TRAINERS = "trainers"
+    GPU = "gpu"
     ENGINE = "engine"
     ENGINE_HANG = "engine-hang"
     ENGINE_BEHIND = "engine-behind"
     ENGINE_SLOW = "engine-slow"
     ROLLOUT_AGENT = "rollout-agent"
     ROLLOUT_POD = "rollout-pod"
+    IMAGE_GONE = "image-gone"
     ROLLOUT = "rollout"
     TRAINER_AND_ROLLOUT = "trainer-and-rollout"
     MANAGERS = "managers"
@@ -42,6 +44,9 @@ class FaultKind(StrEnum):
     CHECKPOINT_DAMAGE = "checkpoint-damage"
     STORAGE_FULL = "storage-full"
     STORAGE_READ_ONLY = "storage-read-only"
+    EXPORTER_ABSENT = "exporter-absent"
+    EXPORTER_STUCK = "exporter-stuck"
+    EXPORTER_LYING = "exporter-lying"
     OPERATORS = "operators"
     LEADER = "leader"
     LEASE = "lease"
@@ -61,6 +66,16 @@ class Means(StrEnum):
     """Its node is unplugged for `CUT_SECONDS`: all on it runs on, and nobody can reach it."""
     DRAIN = "Drain"
     """Its node is drained, as `kubectl drain` does."""
+    TAKE_IMAGE = "TakeImage"
+    """The image of the job's containers is in no node any more, and nobody has it to pull from."""
+    BREAK_GPU = "BreakGpu"
+    """Its GPU has fallen off the bus, as its node's exporter says (XID 79)."""
+    SILENCE_EXPORTERS = "SilenceExporters"
+    """No GPU exporter answers."""
+    STICK_EXPORTERS = "StickExporters"
+    """The exporters' profiling counters hang at zero while the GPUs work."""
+    FALSIFY_EXPORTERS = "FalsifyExporters"
+    """The exporters say with one voice that all GPUs idle, which work."""
     DELETE_OPERATORS = "DeleteOperators"
     """Every operator's pod is deleted at once."""
     KILL_LEADER = "KillLeader"
@@ -130,6 +145,7 @@ KINDS: dict[FaultKind, Anatomy] = {
     K.TRAINER_DRAIN: Anatomy(T, Means.DRAIN, "a trainer's node is drained"),
     K.TRAINER_PAIR: Anatomy(T, Means.CUT_POWER, "the machines of two trainers lose power at once", count=2),
     K.TRAINERS: Anatomy(T, Means.CUT_POWER, "the machines of all trainers lose power at once", every=True),
+    K.GPU: Anatomy(T, Means.BREAK_GPU, "a trainer's GPU falls off the bus"),
     K.ENGINE: Anatomy(R, Harm.KILL, "an engine is killed (SIGKILL)"),
     K.ENGINE_HANG: Anatomy(R, Harm.STOP, "an engine stops (SIGSTOP)"),
     K.ENGINE_BEHIND: Anatomy(
@@ -138,6 +154,12 @@ KINDS: dict[FaultKind, Anatomy] = {
     K.ENGINE_SLOW: Anatomy(R, Harm.SLOW, "an engine gets a fifth of its processor time for 15 s, which is no fault"),
     K.ROLLOUT_AGENT: Anatomy(R, Harm.KILL_AGENT, "a rollout's agent dies, and its container with it"),
     K.ROLLOUT_POD: Anatomy(R, Means.DELETE, "a rollout's pod is deleted"),
+    K.IMAGE_GONE: Anatomy(
+        R,
+        Means.DELETE,
+        "a rollout's pod is deleted, and the image of its replacement cannot be pulled",
+        first=(Means.TAKE_IMAGE,),
+    ),
     K.ROLLOUT: Anatomy(R, Means.CUT_POWER, "a rollout's machine loses power"),
     K.TRAINER_AND_ROLLOUT: Anatomy(
         T, Means.CUT_POWER, "machines of a trainer and a rollout lose power at once", also=R
@@ -155,6 +177,9 @@ KINDS: dict[FaultKind, Anatomy] = {
     ),
     K.STORAGE_FULL: Anatomy(None, Means.FILL_STORAGE, "the volume of the checkpoints is full"),
     K.STORAGE_READ_ONLY: Anatomy(None, Means.SEAL_STORAGE, "the volume of the checkpoints is read-only"),
+    K.EXPORTER_ABSENT: Anatomy(None, Means.SILENCE_EXPORTERS, "no GPU exporter answers for 30 s"),
+    K.EXPORTER_STUCK: Anatomy(None, Means.STICK_EXPORTERS, "the exporters' profiling counters hang at zero for 30 s"),
+    K.EXPORTER_LYING: Anatomy(None, Means.FALSIFY_EXPORTERS, "the exporters say for 30 s that GPUs idle which work"),
     K.OPERATORS: Anatomy(None, Means.DELETE_OPERATORS, "every operator's pod is deleted"),
     K.LEADER: Anatomy(None, Means.KILL_LEADER, "the operator that leads dies without a goodbye"),
     K.LEASE: Anatomy(None, Means.TAKE_LEASE, "the operators' lease is somebody else's for 10 s"),

@@ -48,6 +48,8 @@ class Shape(StrEnum):
     OWN_VOLUME = "checkpoints on a volume of their own"
     BIG = "a model of 48 MB"
     """So that its weights are on their way for a while."""
+    WATCHED = "node agents that read exporters"
+    """The exporters are stand-ins: the development cluster has no GPU."""
     FAILS_TO_RESTART = "trainers that fail as they start again, twice"
 
 
@@ -74,6 +76,7 @@ class Row:
         seconds: how long it lasts; what must follow is looked at afterwards.
         shape: the job that it strikes.
         undone: committed steps that are trained again.
+        degraded: reason of condition Degraded while it lasts; empty where it is not looked at.
     """
 
     kind: FaultKind
@@ -91,6 +94,7 @@ class Row:
     seconds: float = 0.0
     shape: Shape = Shape.USUAL
     undone: int = 0
+    degraded: str = ""
 
     @property
     def name(self) -> str:
@@ -132,6 +136,8 @@ MATRIX: tuple[Row, ...] = (
     Row(K.ROLLOUT_AGENT, "rollout's agent killed", (Cause.ENGINE_EXITED,), "1", keeps_agent=False),
     Row(K.MANAGER_AGENT, "managers' agent killed", (Cause.MANAGER_EXITED,), "5", keeps_agent=False),
     Row(K.ROLLOUT_POD, "rollout pod deleted", POD_GONE, "1", keeps_pod=False),
+    Row(K.IMAGE_GONE, "rollout pod deleted, and the image of its replacement cannot be pulled for 30 s", POD_GONE, "1",
+        keeps_pod=False, places=CLUSTER, seconds=30.0, degraded="PodsCannotStart"),
     Row(K.TRAINER_POD, "trainer pod deleted", LEAVING, "7", epochs=1, keeps_pod=False),
     Row(K.TRAINER_DRAIN, "trainer's node drained", LEAVING, "7", epochs=1, keeps_pod=False, places=CLUSTER),
     Row(K.MANAGER_POD, "manager pod deleted", POD_GONE, "5", keeps_pod=False),
@@ -161,13 +167,21 @@ MATRIX: tuple[Row, ...] = (
     Row(K.TRAINER, "machine of rank 0 dead between the commit of a step and the announcement of its weights",
         MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False, places=LOCAL, moment=Moment.PUBLISH, shape=Shape.BIG),
     Row(K.STORAGE_FULL, "volume of the checkpoints full for 5 s", incidents=0, places=LOCAL, seconds=5.0,
-        shape=Shape.OWN_VOLUME),
+        shape=Shape.OWN_VOLUME, degraded="CheckpointsNotStored"),
     Row(K.STORAGE_READ_ONLY, "volume of the checkpoints read-only for 5 s", incidents=0, places=LOCAL, seconds=5.0,
-        shape=Shape.OWN_VOLUME),
+        shape=Shape.OWN_VOLUME, degraded="CheckpointsNotStored"),
     Row(K.CHECKPOINT_DAMAGE, "every copy of the newest checkpoint damaged, and a training process killed", EXITS, "2",
         epochs=1, places=LOCAL, shape=Shape.OWN_VOLUME, undone=1),
     Row(K.WORKER, "training process killed, and the restart of the trainers fails twice", EXITS, "4c", epochs=3,
         incidents=3, keeps_pod=False, whole_job=True, places=LOCAL, shape=Shape.FAILS_TO_RESTART),
+    Row(K.GPU, "trainer's GPU fallen off the bus (XID 79)", (Cause.GPU_FAILED,), "3", epochs=1, keeps_pod=False,
+        places=CLUSTER, shape=Shape.WATCHED),
+    Row(K.EXPORTER_ABSENT, "no GPU exporter answers for 30 s", incidents=0, places=CLUSTER, seconds=30.0,
+        shape=Shape.WATCHED),
+    Row(K.EXPORTER_STUCK, "exporters' profiling counters at zero for 30 s while the GPUs work", incidents=0,
+        places=CLUSTER, seconds=30.0, shape=Shape.WATCHED),
+    Row(K.EXPORTER_LYING, "exporters say for 30 s that all GPUs idle, which work", incidents=0, places=CLUSTER,
+        seconds=30.0, shape=Shape.WATCHED),
     Row(K.OPERATORS, "every operator's pod deleted", incidents=0, places=CLUSTER),
     Row(K.LEADER, "the operator that leads dies, another takes over", incidents=0, places=CLUSTER),
     Row(K.LEASE, "the operators' lease is somebody else's for 10 s", incidents=0, places=CLUSTER, seconds=10.0),

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.agent.node.fake_exporter import HUNG, IDLE, PROFILING, STUCK, WORKING, XID, FakeExporter, Gpu, Style
 from tests.operator.build import job, running_job, saying
 
 from robustrl.control_access import ControlAccess
@@ -27,6 +26,7 @@ from robustrl_api.control import Activity, Child, ChildState
 from robustrl_api.job import RLJob
 from robustrl_api.node import PodReading, Source
 from robustrl_api.status import RLJobStatus
+from robustrl_e2e.fake_exporter import HUNG, IDLE, PROFILING, STUCK, WORKING, XID, FakeExporter, Gpu, Style
 from robustrl_operator.analyze import Health, Question, Verdict, analyze
 from robustrl_operator.control.hub import ControlHub, PodIdentity
 from robustrl_operator.control.node_hub import Placed

@@ -8,9 +8,9 @@ import os
 import pytest
 from hypothesis import example, given, seed, settings
 from hypothesis import strategies as st
-from tests.agent.node.fake_exporter import IDLE, PROFILING, TENSOR, WORKING, XID, Gpu, Style, render
 
 from robustrl.node.exposition import BadExposition, PodName, parse
+from robustrl_e2e.fake_exporter import IDLE, PROFILING, TENSOR, WORKING, XID, Gpu, Style, render
 
 TRAINER = ("rl", "j-trainer-1")
 NAME = PodName(*TRAINER)

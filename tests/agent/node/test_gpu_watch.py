@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from tests.agent.node.fake_exporter import HUNG, IDLE, POWER, PROFILING, STUCK, TENSOR, WORKING, XID, Gpu, Style, render
 
 from robustrl.node.exposition import parse
 from robustrl.node.gpu_watch import GpuWatch
 from robustrl_api.node import PodReading, Source, WatchedPod, XidSeverity
+from robustrl_e2e.fake_exporter import HUNG, IDLE, POWER, PROFILING, STUCK, TENSOR, WORKING, XID, Gpu, Style, render
 
 TRAINER = ("rl", "j-trainer-1")
 POD = WatchedPod(uid="uid-1", namespace=TRAINER[0], name=TRAINER[1])

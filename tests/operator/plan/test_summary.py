@@ -71,6 +71,7 @@ def test_why_a_missing_pod_does_not_come_is_said() -> None:
     view = with_pod(running_job(), "j-rollout-3", waiting="ImagePullBackOff", message="not found")
     after = summary.apply(draft(view, {"j-rollout-3": Verdict(Health.STARTING)}))
     (degraded,) = [c for c in after.status.conditions if c.type == ConditionType.DEGRADED]
+    assert degraded.reason == "PodsCannotStart"
     assert degraded.message == ("rollout 3/4; image of j-rollout-3 cannot be pulled (ImagePullBackOff): not found")
 
 

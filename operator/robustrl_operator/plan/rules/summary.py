@@ -62,13 +62,14 @@ def _conditions(draft: Draft) -> Draft:
     running = not draft.ended and not draft.spec.suspend
     full = running and all(ready.values())
     missing = ", ".join(f"{r.name} {r.ready}/{r.desired}" for r in status.roles if not ready[r.name])
-    if missing and (why := _cannot_start(draft)):
-        missing = f"{missing}; {why}"
+    why = _cannot_start(draft) if missing else ""
+    missing = f"{missing}; {why}" if why else missing
     draft = condition(draft, ConditionType.READY, full, "AllRolesReady" if full else "RolesMissing", missing)
     training = running and ready["trainer"] and status.recovery is None and status.epoch > 0
     reason = "Training" if training else "NotTraining"
     draft = condition(draft, ConditionType.PROGRESSING, training, reason, draft.waiting_for)
-    draft = _degraded(draft, missing if running and status.epoch > 0 and not full else "")
+    reason = "PodsCannotStart" if why else "RolesMissing"
+    draft = _degraded(draft, reason, missing if running and status.epoch > 0 and not full else "")
     draft = _recovering(draft)
     for kind in (ConditionType.SUCCEEDED, ConditionType.FAILED):
         if not any(c.type == kind and c.status == "True" for c in draft.status.conditions):
@@ -81,10 +82,10 @@ def _cannot_start(draft: Draft) -> str:
     return next((why for pod in draft.view.pods if not pod.deleting and (why := cannot_start(pod))), "")
 
 
-def _degraded(draft: Draft, missing: str) -> Draft:
+def _degraded(draft: Draft, why: str, missing: str) -> Draft:
     """What the job does without for now. Each protects it less than it wants to be protected."""
     unstored = "" if draft.ended else _unstored(draft)
-    reason = "RolesMissing" if missing else "CheckpointsNotStored" if unstored else "AsDesired"
+    reason = why if missing else "CheckpointsNotStored" if unstored else "AsDesired"
     return condition(draft, ConditionType.DEGRADED, bool(missing or unstored), reason, missing or unstored)
 
 
