@@ -1,7 +1,8 @@
 """Evidence from silence: an agent that has stopped reporting, a node that is not ready, a pod that never spoke.
 
 Silence is measured from the last report or from when this operator began to listen, whichever is later, so that
-a new operator starts with nobody under suspicion.
+a new operator starts with nobody under suspicion. Where the pod's container has ended or started since, it is measured
+from there: the node lives and has the container started again in place, and an agent needs a moment to report.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from robustrl_operator.view import JobView, PodView
 
 PROBE_LEAD = timedelta(seconds=1)
 """The probe is asked this long before the silence limit, so that its answer costs no time of its own."""
+
+
+RESTART_PATIENCE = timedelta(seconds=10)
+"""By so much at most does the restart of a container put off the limit: the node's clock may be wrong."""
 
 
 def judge(view: JobView, pod: PodView) -> Verdict | None:
@@ -36,7 +41,8 @@ def last_heard(view: JobView, pod: PodView) -> datetime | None:
     heard = view.reports.get(pod.uid)
     if heard is None:
         return view.watching_since if pod.uid in view.member_by_uid else None
-    return max(heard.at, view.watching_since)
+    last = max(heard.at, view.watching_since)
+    return max(last, min(pod.container_changed or last, last + RESTART_PATIENCE))
 
 
 def is_unexplained(view: JobView, pod: PodView) -> bool:
@@ -67,9 +73,7 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
     since = view.now - silent
     probe = view.probes.get(pod.uid)
     text = f"{pod.name} has been silent for {silent.total_seconds():.1f} s"
-    heard = view.reports.get(pod.uid)
-    asked_since = heard.at if heard else view.watching_since
-    if probe is None or probe.deep or probe.asked < asked_since:
+    if probe is None or probe.deep or probe.asked < since:
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text, ask=Question.LIVES)
     if not probe.done or silent < view.silence_limit:
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text)
