@@ -24,6 +24,8 @@ LABEL_ATTEMPT = f"{GROUP}/attempt"
 
 ANNOTATION_INJECT = f"{GROUP}/inject"
 """On an RLJob: a fault that shall be made on purpose, as JSON (`robustrl_api.injection.Request`)."""
+ANNOTATION_KEPT_OFF = f"{GROUP}/kept-off"
+"""On a pod: the nodes that the operator keeps it off, since they were lost when it was made; divided by commas."""
 
 CONTROL_AUDIENCE = f"{GROUP}/control"
 """Audience of the projected tokens by which the control endpoint knows a pod."""

@@ -35,6 +35,10 @@ class PodView:
     waiting: str = ""
     """Why a container of it does not start, such as ErrImagePull."""
     message: str = ""
+    container_changed: datetime | None = None
+    """When its node last started or ended the container of the agent, by the node's clock."""
+    kept_off: tuple[str, ...] = ()
+    """Nodes that it may not be put on, since they were taken for lost when it was made."""
     deleting: bool = False
     ends_at: datetime | None = None
     """When a pod that is being deleted is ended by its node, ready or not."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from robustrl_api.job import RLJob
 from robustrl_api.names import (
+    ANNOTATION_KEPT_OFF,
     API_VERSION,
     CONTROL_AUDIENCE,
     KIND,
@@ -72,11 +73,12 @@ def _metadata(job: RLJob, action: CreatePod, template: PodTemplate) -> Manifest:
         "app.kubernetes.io/component": action.role.value,
         "app.kubernetes.io/managed-by": "robustrl-operator",
     }
+    kept_off = {ANNOTATION_KEPT_OFF: ",".join(action.avoid_nodes)} if action.avoid_nodes else {}
     return {
         "name": action.name,
         "namespace": job.metadata.namespace,
         "labels": {**template.metadata.labels, **ours},
-        "annotations": dict(template.metadata.annotations),
+        "annotations": {**template.metadata.annotations, **kept_off},
         "ownerReferences": [
             {"apiVersion": API_VERSION, "kind": KIND, "name": job.metadata.name, "uid": job.metadata.uid,
              "controller": True, "blockOwnerDeletion": True}

@@ -6,7 +6,7 @@ import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
-from robustrl_api.names import LABEL_ATTEMPT, LABEL_EPOCH, LABEL_ORIGIN_ROLE, LABEL_ROLE, Role
+from robustrl_api.names import ANNOTATION_KEPT_OFF, LABEL_ATTEMPT, LABEL_EPOCH, LABEL_ORIGIN_ROLE, LABEL_ROLE, Role
 from robustrl_operator.view import NodeView, PodView
 
 Object = dict[str, Any]
@@ -43,6 +43,8 @@ def read_pod(pod: Object) -> PodView:
         reason=status.get("reason") or _terminated_reason(status),
         waiting=waiting,
         message=message or status.get("message") or "",
+        container_changed=_container_changed(spec, status),
+        kept_off=tuple(filter(None, (meta.get("annotations") or {}).get(ANNOTATION_KEPT_OFF, "").split(","))),
         deleting=meta.get("deletionTimestamp") is not None,
         ends_at=read_time(meta["deletionTimestamp"]) if meta.get("deletionTimestamp") else None,
     )
@@ -80,6 +82,15 @@ def _number(text: str | None, default: int) -> int:
 
 def _containers(status: Object) -> list[Object]:
     return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+
+
+def _container_changed(spec: Object, status: Object) -> datetime | None:
+    """When the first container, which is the agent's, was started or ended last."""
+    name = spec["containers"][0]["name"] if spec.get("containers") else ""
+    mine: Object = next((c for c in status.get("containerStatuses") or [] if c["name"] == name), {})
+    states = [*(mine.get("state") or {}).values(), *(mine.get("lastState") or {}).values()]
+    times = [state.get(moment) for state in states for moment in ("startedAt", "finishedAt")]
+    return max((read_time(time) for time in times if time), default=None)
 
 
 def _waiting(status: Object) -> tuple[str, str]:

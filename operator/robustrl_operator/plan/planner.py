@@ -27,6 +27,7 @@ from robustrl_operator.plan.rules import (
     rollout_failed,
     seats,
     stages,
+    stranded,
     summary,
     suspend,
     trainer_lost,
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     manager_failed.apply,
     seats.apply,
     fence.apply,
+    stranded.apply,
     populate.apply,
     labels.apply,
 )

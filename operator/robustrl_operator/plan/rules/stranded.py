@@ -1,0 +1,28 @@
+"""A replacement that finds no room, while a node that it was kept off is well again, is made anew without that ban.
+
+It was kept off since that node's pod had just been taken for lost. Where machines are few, the node may be the only one
+with room when it is back, or the silence was the network's and the node never was away.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from robustrl_operator.plan.draft import Draft
+from robustrl_operator.view import PodView
+
+NODE_IS_KNOWN = timedelta(seconds=60)
+"""By then the control plane has noticed a dead node (after 50 s as it comes): one that is ready lives."""
+NO_ROOM = "Unschedulable"
+
+
+def apply(draft: Draft) -> Draft:
+    for pod in draft.view.pods:
+        if pod.uid not in draft.gone and not pod.deleting and _is_stranded(draft, pod):
+            draft = draft.delete(pod, force=False)
+    return draft
+
+
+def _is_stranded(draft: Draft, pod: PodView) -> bool:
+    waits = pod.waiting == NO_ROOM and draft.view.now - pod.created > NODE_IS_KNOWN
+    return waits and any(node in draft.view.nodes and not draft.view.node_lost(node) for node in pod.kept_off)

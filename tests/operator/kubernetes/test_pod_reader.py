@@ -1,0 +1,57 @@
+"""What is read out of the API server's pods."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.operator.build import job
+
+from robustrl_api.job import ObjectMeta, RLJob
+from robustrl_api.names import Role
+from robustrl_operator.kubernetes.pod_factory import build_pod
+from robustrl_operator.kubernetes.pod_reader import read_pod
+from robustrl_operator.plan import CreatePod
+
+STARTED, ENDED, AGAIN = (f"2026-01-01T00:00:0{second}Z" for second in (1, 5, 7))
+RUNNING, RUNS_AGAIN = {"running": {"startedAt": STARTED}}, {"running": {"startedAt": AGAIN}}
+DEAD = {"terminated": {"exitCode": 137, "reason": "Error", "startedAt": STARTED, "finishedAt": ENDED}}
+BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+
+
+def pod(*containers: dict[str, Any]) -> dict[str, Any]:
+    """With a sidecar, whose status comes first: the kubelet sorts them by name."""
+    sidecar = {"name": "a-sidecar", "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}}}
+    return {
+        "metadata": {"name": "j-rollout-1", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "main"}, {"name": "a-sidecar"}]},
+        "status": {"phase": "Running", "containerStatuses": [sidecar, *containers]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "second"),
+    [
+        ({"state": RUNNING}, 1),
+        ({"state": DEAD}, 5),
+        ({"state": BACK_OFF, "lastState": DEAD}, 5),
+        ({"state": RUNS_AGAIN, "lastState": DEAD}, 7),
+    ],
+)
+def test_when_the_container_of_the_agent_changed(status: dict[str, Any], second: int) -> None:
+    changed = read_pod(pod({"name": "main", **status})).container_changed
+    assert changed == datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("containers", [(), ({"name": "main"},), ({"name": "main", "state": BACK_OFF},)])
+def test_a_container_that_never_started(containers: tuple[dict[str, Any], ...]) -> None:
+    assert read_pod(pod(*containers)).container_changed is None
+
+
+@pytest.mark.parametrize("nodes", [(), ("n2",), ("n2", "n7")])
+def test_which_nodes_it_is_kept_off(nodes: tuple[str, ...]) -> None:
+    wanted = CreatePod("j-rollout-1", Role.ROLLOUT, avoid_nodes=nodes)
+    made = build_pod(RLJob(metadata=ObjectMeta(name="j"), spec=job()), wanted, "https://operator")
+    made["metadata"]["uid"] = "u"
+    assert read_pod(made).kept_off == nodes
