@@ -28,6 +28,8 @@ from robustrl_operator.faults.matrix import MATRIX, Place, Row, Shape
 STANDBY_SECONDS = 12.0
 """What a new rollout needs to load its standby on two cores shared by eight machines."""
 MAX_STEPS = 100_000
+NODES = 9
+"""Two of them for managers and operators, so that a machine of theirs may die."""
 USUAL = ("worker", "trainer-pod", "trainer", "rollout-pod")
 TARGETS = {"worker": 1.0, "trainer-pod": 3.0, "trainer": 6.0}
 """Medians aimed at, in seconds (provenance: the project's own goals, not a measurement)."""
@@ -52,7 +54,7 @@ def main() -> int:
     wanted = list(there_are) if arguments.rows == ["all"] else arguments.rows
     if unknown := set(wanted) - there_are.keys():
         parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(there_are)}")
-    running = stack.bring_up(arguments.name)
+    running = stack.bring_up(arguments.name, NODES)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     found: list[Outcome] = []
     for outcome in run(running, [there_are[name] for name in wanted], arguments.strategies, arguments.repeat):

@@ -48,7 +48,7 @@ def build_and_load(running: cluster.Cluster) -> None:
             shutil.copy(example / name, context)
         shutil.copytree(example / "sort4", context / "sort4", ignore=shutil.ignore_patterns("__pycache__"))
         job = cluster.build_image(context / "Dockerfile", context, JOB_IMAGE, project)
-    cluster.load(running, project, [running.node_names[-1]])
+    cluster.load(running, project, [name for name in running.node_names if not running.has_gpu(name)])
     cluster.load(running, job)
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from ipaddress import IPv4Network
 
 import pytest
@@ -71,6 +72,8 @@ def test_no_slot_is_left() -> None:
 def test_the_last_node_is_for_managers() -> None:
     cluster = Cluster("x", 8)
     assert [cluster.pool(name) for name in cluster.node_names] == ["gpu"] * 7 + ["cpu"]
+    larger = replace(cluster, nodes=9)
+    assert [larger.pool(name) for name in larger.node_names] == ["gpu"] * 7 + ["cpu"] * 2
 
 
 def test_an_unknown_node_is_named_with_those_there_are() -> None:

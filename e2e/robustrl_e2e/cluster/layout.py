@@ -17,6 +17,8 @@ from typing import Literal
 
 SLOTS = 64
 MAX_NODES = 200
+TWO_WITHOUT_GPU = 9
+"""From so many nodes on the managers and the operator survive the death of one of theirs."""
 SERVICES = IPv4Network("10.96.0.0/16")
 API_SERVICE = "10.96.0.1"
 DNS_SERVICE = "10.96.0.10"
@@ -127,8 +129,8 @@ class Cluster:
         raise ValueError(f"cluster {self.name} has no node {name!r}; it has {', '.join(self.node_names)}")
 
     def has_gpu(self, node: str) -> bool:
-        """All nodes have one (fake) GPU but the last, which is for managers and the operator."""
-        return node != self.node_names[-1]
+        """All nodes have one (fake) GPU but the last, which is for managers and the operator; of nine and more, two."""
+        return node not in self.node_names[-1 if self.nodes < TWO_WITHOUT_GPU else -2 :]
 
     def pool(self, node: str) -> str:
         return "gpu" if self.has_gpu(node) else "cpu"
