@@ -34,6 +34,19 @@ def test_a_phase_lasts_until_the_next(clock: Clock) -> None:
     assert watch.report().phase_seconds == 0
 
 
+def test_a_standstill_outlasts_phases_that_are_not_the_works_own(clock: Clock) -> None:
+    """An engine that is stopped while its agent gives up applying weights and begins to pull others."""
+    watch = ActivityWatch(clock)
+    watch.enter("Applying", moves=False)
+    watch.moved()
+    watch.stands_still("engine process 7 is stopped")
+    clock.now += 6
+    watch.enter("Pulling", moves=False)
+    clock.now += 3
+    report = watch.report()
+    assert (report.idle_seconds, report.phase_seconds) == (9, 3)
+
+
 def test_work_stands_still_from_when_it_last_moved(clock: Clock) -> None:
     watch = ActivityWatch(clock)
     watch.enter("Train")

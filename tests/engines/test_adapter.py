@@ -121,6 +121,14 @@ async def test_an_engine_that_fails_is_believed_only_when_it_says_so_in_the_body
     await server.close()
 
 
+async def test_counters_of_an_engine_that_hangs_are_not_waited_for_as_long_as_other_answers(engine):
+    server = await _liar("/metrics", _hangs)
+    adapter = EngineAdapter(str(server.make_url("")), engine.session, deadlines=Deadlines(counters=0.1))
+    with pytest.raises(EngineError, match=r"/metrics: no answer within 0.1 s"):
+        await adapter.counters()
+    await server.close()
+
+
 def test_the_adapter_does_not_load_torch():
     code = "import sys, robustrl.engines.adapter; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -36,6 +36,8 @@ class Deadlines:
     """How long, in seconds, each kind of call may take."""
 
     control: float = 10.0
+    counters: float = 2.0
+    """An engine that does not answer stands still, and is to be seen to within any window."""
     weights: float = 300.0
 
 
@@ -115,7 +117,7 @@ class EngineAdapter:
 
     async def counters(self) -> EngineCounters:
         """Progress counters, summed over the engine's ranks."""
-        status, text = await self._call("GET", "/metrics", self._deadlines.control)
+        status, text = await self._call("GET", "/metrics", self._deadlines.counters)
         if status != 200:
             raise EngineError(f"{self._url}/metrics: HTTP {status}")
         try:

@@ -49,14 +49,20 @@ class ActivityWatch:
     def phase(self) -> str:
         return self._phase
 
-    def enter(self, phase: str) -> None:
-        """A phase begins, and the one before it has ended well. Work starts anew with it."""
+    def enter(self, phase: str, *, moves: bool = True) -> None:
+        """A phase begins, and the one before it has ended well.
+
+        Args:
+            moves: whether the work starts anew with it; not where the phase is the agent's own, and the work is
+                another process's.
+        """
         if phase == self._phase:
             return
         now = self._clock()
         if self._phase:
             self._history.add(self._phase, now - self._phase_since)
-        self.moved()
+        if moves:
+            self.moved()
         self._phase, self._phase_since = phase, now
 
     def moved(self) -> None:

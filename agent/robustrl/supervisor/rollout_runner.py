@@ -141,7 +141,7 @@ class RolloutRunner:
         """Tell the managers about the engine at every change, and each second so that they know it lives."""
         while True:
             self._follower.changed.clear()
-            self._state.activity.enter(self._follower.state)
+            self._state.activity.enter(self._follower.state, moves=False)
             self._state.metrics.update(self._follower.metrics)
             self._state.metrics["weight_bytes_sent_total"] = self._publisher.bytes_sent
             with contextlib.suppress(ManagersAway, ManagersRefused):
