@@ -19,7 +19,7 @@ from robustrl_api.names import Role
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster_job import ClusterJob, sample
 from robustrl_e2e.hand import ClusterHand, leader, lease_holder
-from robustrl_e2e.play import audit, play, settled
+from robustrl_e2e.play import play, settled
 from robustrl_operator.cli.main import main
 from robustrl_operator.faults.kind import FaultKind
 from robustrl_operator.faults.matrix import Place, Row, rows
@@ -157,22 +157,31 @@ def test_another_operator_takes_over_within_seconds(job: ClusterJob, hand: Clust
     recovered(job, epoch)
 
 
+def robustrl(job: ClusterJob, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """Run the command on the job as a user does; its exit status."""
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(job.running.name)))
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--namespace", "default"])
+    return int(ended.value.code or 0)
+
+
 def test_inject_follows_a_fault_on_purpose(
     job: ClusterJob, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled(job)
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(job.running.name)))
-    with pytest.raises(SystemExit) as ended:
-        main(["inject", "worker", "rank", "0", "--job", job.name, "--namespace", "default"])
+    code = robustrl(job, monkeypatch, "inject", "worker", "rank", "0", "--job", job.name)
     said = capsys.readouterr().out
-    assert (ended.value.code, "over it" in said) == (0, True), said
+    assert (code, "over it" in said) == (0, True), said
     status = job.status
     assert status.injection is not None
     assert status.incidents[-1].injection == status.injection.id
 
 
-def test_nothing_was_lost_or_trained_twice(job: ClusterJob) -> None:
+def test_nothing_was_lost_or_trained_twice(
+    job: ClusterJob, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     settled(job)
-    found = audit(job)
-    assert found.findings == ()
-    assert found.steps >= 20
+    code = robustrl(job, monkeypatch, "audit", job.name, "--output", "json")
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found["findings"]) == (0, [])
+    assert found["steps"] >= 20
