@@ -75,3 +75,9 @@ def reseat(draft: Draft, lost: list[Member]) -> tuple[tuple[Member, ...], list[s
         else:
             members.append(Member(rank=member.rank))
     return tuple(members), promoted
+
+
+def taken(lost: list[Member], members: tuple[Member, ...]) -> list[tuple[str, str]]:
+    """Which pod has which lost member's place now; places that are vacant are left out."""
+    before = {member.rank: member.pod for member in lost}
+    return [(member.pod, before[member.rank]) for member in members if member.rank in before and member.pod]

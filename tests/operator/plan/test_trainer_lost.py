@@ -73,6 +73,16 @@ def test_recovery_says_what_was_seen_and_decided() -> None:
     assert [event.reason for event in after.events] == ["FaultDetected", "RolloutPromoted"]
 
 
+def test_each_promotion_names_the_trainer_whose_place_is_taken() -> None:
+    after = trainer_lost.apply(
+        draft(running_job(job(rollout={"minReplicas": 1})), {"j-trainer-1": LOST, "j-trainer-2": LOST})
+    )
+    assert [event.message for event in after.events if event.reason == "RolloutPromoted"] == [
+        "j-rollout-3 becomes a trainer in place of j-trainer-1",
+        "j-rollout-4 becomes a trainer in place of j-trainer-2",
+    ]
+
+
 def test_vacant_seat_waits_for_a_pod() -> None:
     after = trainer_lost.apply(draft(running_job(job(rollout={"minReplicas": 4})), {"j-trainer-1": LOST}))
     assert after.status.recovery
