@@ -31,11 +31,9 @@ from robustrl_api.version import Version
 from robustrl_operator.cli import stopping
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.kubernetes import ledger_copy
-from robustrl_operator.kubernetes.ledger_copy import NoManagers
+from robustrl_operator.kubernetes.ledger_copy import DOWNLOAD_SECONDS, NoManagers
 from robustrl_operator.local.replay import hand_over_checkpoint, train_again
 from robustrl_operator.local.run_folder import BadRun, RunFolder, enter, find
-
-DOWNLOAD_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
