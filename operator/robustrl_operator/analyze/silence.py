@@ -18,6 +18,8 @@ PROBE_LEAD = timedelta(seconds=1)
 """The probe is asked this long before the silence limit, so that its answer costs no time of its own."""
 
 
+AGENT_START = timedelta(seconds=5)
+"""What an agent may need from the start of its container to its first report, where the machine is busy."""
 RESTART_PATIENCE = timedelta(seconds=10)
 """By so much at most does the restart of a container put off the limit: the node's clock may be wrong."""
 
@@ -42,7 +44,9 @@ def last_heard(view: JobView, pod: PodView) -> datetime | None:
     if heard is None:
         return view.watching_since if pod.uid in view.member_by_uid else None
     last = max(heard.at, view.watching_since)
-    return max(last, min(pod.container_changed or last, last + RESTART_PATIENCE))
+    if pod.container_changed is None or pod.container_changed <= last:
+        return last
+    return min(pod.container_changed + AGENT_START, last + RESTART_PATIENCE)
 
 
 def is_unexplained(view: JobView, pod: PodView) -> bool:
