@@ -50,6 +50,11 @@ class ControlHub:
         self._lines: dict[str, _Line] = {}
         self._closed = False
 
+    @property
+    def closed(self) -> bool:
+        """Whether it speaks for no operator any more."""
+        return self._closed
+
     def heard(self, uid: str) -> Heard | None:
         line = self._lines.get(uid)
         return line.heard if line else None

@@ -64,7 +64,7 @@ def _report(hub: ControlHub, authenticator: Authenticator) -> Handler:
             return _error(403, "WrongPod", f"the token belongs to {identity.pod}, the report to {report.pod}")
         assignment = await hub.exchange(identity, report)
         if assignment is None:
-            return _error(404, "UnknownPod", f"{identity.pod} belongs to no job that this operator knows yet")
+            return _not_here(f"{identity.pod} belongs to no job that this operator knows yet")
         return _answer(assignment)
 
     return handle
@@ -87,6 +87,8 @@ def _node_report(hub: ControlHub, authenticator: Authenticator, node_agents: Nod
             report = read_message(NodeReport, body)
         except ValidationError as error:
             return _error(400, "BadReport", str(error))
+        if hub.closed:
+            return _not_here(f"{identity.node} is another operator's by now")
         if report.node != identity.node:
             return _error(403, "WrongNode", f"the token is bound to {identity.node}, the report is of {report.node}")
         return _answer(hub.nodes.take(report))
@@ -101,6 +103,13 @@ async def _caller(request: web.Request, authenticator: Authenticator) -> PodIden
 
 def _answer(message: ApiModel) -> web.Response:
     return web.Response(body=message.model_dump_json(by_alias=True), content_type="application/json")
+
+
+def _not_here(message: str) -> web.Response:
+    """Another operator may lead by now: the connection ends, so that the next call goes to whoever does."""
+    response = _error(404, "UnknownPod", message)
+    response.force_close()
+    return response
 
 
 def _unauthorized() -> web.Response:

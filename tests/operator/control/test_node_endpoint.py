@@ -8,6 +8,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from tests.operator.build import NOW
 
+from robustrl_api.control import AgentReport
+from robustrl_api.names import Role
 from robustrl_api.node import NodeAssignment, NodeReport, PodReading, Source
 from robustrl_operator.control.hub import ControlHub, PodIdentity
 from robustrl_operator.control.node_hub import Placed
@@ -22,6 +24,7 @@ CALLERS = {
     "unbound": PodIdentity("robustrl-system", "node-agent-y", "u5", "robustrl-node-agent"),
 }
 REPORT = NodeReport(node="n1", pods=(PodReading(uid="uid-a", source=Source.GPU, idle_seconds=9),))
+AGENT_REPORT = AgentReport(pod="j-trainer-1", boot="b", role=Role.TRAINER)
 BODY = REPORT.model_dump_json(by_alias=True)
 
 
@@ -92,3 +95,21 @@ async def test_the_size_of_a_report_is_limited() -> None:
     assert MAX_REPORT_BYTES < len(body) < MAX_NODE_REPORT_BYTES
     assert (await post(hub(), "agent", body))[0] == 200
     assert (await post(hub(), "agent", body + " " * MAX_NODE_REPORT_BYTES))[0] == 413
+
+
+@pytest.mark.parametrize(
+    ("path", "token", "body"),
+    [
+        ("/v1/node", "agent", BODY),
+        ("/v1/report", "job", AGENT_REPORT.model_dump_json(by_alias=True)),
+    ],
+)
+async def test_who_leads_no_more_sends_agents_away(path: str, token: str, body: str) -> None:
+    """Over a connection that is kept an agent would go on talking to an operator that follows."""
+    desk = hub()
+    desk.close()
+    async with (
+        TestClient(TestServer(control_app(desk, Callers(), OWN))) as client,
+        client.post(path, data=body, headers={"Authorization": f"Bearer {token}"}) as response,
+    ):
+        assert (response.status, response.headers.get("Connection")) == (404, "close")
