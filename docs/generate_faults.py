@@ -39,7 +39,7 @@ Some rows ask for a job of a certain shape, or for a moment that is short; how t
   is not among the rows.
 - *every copy of the newest checkpoint damaged*: the training process is stopped, a byte of each copy is changed, in
   every pod's memory and in storage, and the process is killed. The trainers go back one step.
-- *engine stopped behind a front* (not played to its end yet): the engine is two processes, as SGLang's is. The front
+- *engine stopped behind a front*: the engine is two processes, as SGLang's is. The front
   goes on answering `/ready` and `/metrics` with what it heard last; what finds the fault is that the counter of tokens
   stands still.
 - *image that cannot be pulled*: its tag is taken from every node, and there is no registry; condition Degraded names
@@ -106,7 +106,7 @@ def _text(seconds: float | None) -> str:
 def _line(row: Row) -> str:
     causes = " or ".join(f"`{cause}`" for cause in row.causes) or "nothing"
     epoch = f"+{row.epochs}" if row.epochs else "same"
-    played = ", ".join(sorted(row.places)) or "not yet"
+    played = ", ".join(sorted(row.places))
     return f"| {row.what} | `{row.kind}` | {played} | {causes} | {row.rule or '-'} | {epoch} | {_fate(row)} |"
 
 

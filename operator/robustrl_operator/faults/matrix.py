@@ -55,8 +55,6 @@ class Shape(StrEnum):
 
 EVERYWHERE = frozenset(Place)
 LOCAL, CLUSTER = frozenset({Place.LOCAL}), frozenset({Place.CLUSTER})
-NOWHERE: frozenset[Place] = frozenset()
-"""What must follow is said, and has not been seen to its end yet."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ MATRIX: tuple[Row, ...] = (
         epochs=2, incidents=2, keeps_pod=False, places=LOCAL, moment=Moment.PROMOTION, shape=Shape.THREE_TRAINERS),
     Row(K.TRAINER_PAIR, "machines of two of three trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False,
         places=LOCAL, shape=Shape.THREE_TRAINERS),
-    Row(K.ENGINE_BEHIND, "engine stopped behind a front that answers", (Cause.ENGINE_HUNG,), "1", places=NOWHERE,
+    Row(K.ENGINE_BEHIND, "engine stopped behind a front that answers", (Cause.ENGINE_HUNG,), "1", places=LOCAL,
         shape=Shape.FRONTED),
     Row(K.ROLLOUT, "rollout's machine dead while it pulls weights", MACHINE_GONE, "1", keeps_pod=False, places=LOCAL,
         moment=Moment.PULL, shape=Shape.BIG),
