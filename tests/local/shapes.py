@@ -41,7 +41,8 @@ SHAPES: dict[Shape, dict[str, Any]] = {
     Shape.OWN_VOLUME: {},
     Shape.BIG: {
         "trainer": _script(str(SCRIPTS / "big.py")),
-        "rollout": {"engine": {"model": "big_model:build"}},
+        # Three are enough for one that dies and others that pull, and start sooner than four.
+        "rollout": {"replicas": 3, "engine": {"model": "big_model:build"}},
         "checkpoint": {"storage": None, "peerCopy": "Off"},
     },
     Shape.FAILS_TO_RESTART: {"trainer": _script(str(SCRIPTS / "faulty.py"), "restart", "3")},
