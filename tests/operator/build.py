@@ -108,7 +108,13 @@ def running_job(spec: RLJobSpec | None = None, **changes: Any) -> JobView:
     usual: dict[str, Any] = {
         "name": "j", "namespace": "ns", "spec": spec, "now": NOW, "watching_since": NOW - 600 * SECOND, "pods": pods,
         "status": RLJobStatus(epoch=1, step=5, members=members, serial=20, started_time="2026-11-21T08:00:00.0Z"),
-        "reports": {p.uid: heard(p, step=5, admitted=p.origin is Role.ROLLOUT) for p in pods},
+        "reports": {
+            p.uid: heard(
+                p, step=5, admitted=p.origin is Role.ROLLOUT,
+                activity=Activity(phase_seconds=600 if p.origin is Role.MANAGER else 0),
+            )
+            for p in pods
+        },
         "nodes": {p.node: NodeView(p.node) for p in pods},
     }  # fmt: skip
     return JobView(**{**usual, **changes})

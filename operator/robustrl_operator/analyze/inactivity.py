@@ -12,6 +12,7 @@ A trainer that waits for a peer stands still too. Where the peer is in a phase w
 evaluates, and was so before the other's phase began, the lease is what limits both, and the one that waits is left be.
 And none stands still for longer than since a peer last entered a phase: where one hangs, no peer gets further.
 Where a peer is silent, its machine may be gone: that is settled first, and explains why the others stand still.
+Nor for longer than there are managers: while they are away one rank waits for its batch, and the others for that rank.
 
 Deadlines are learned: once a job has shown how long things take, so many times that, within a floor and a ceiling.
 """
@@ -95,6 +96,13 @@ def _since_a_peer_got_further(view: JobView, pod: PodView) -> timedelta:
     return view.now - max(entered) if entered else timedelta.max
 
 
+def _since_managers_work(view: JobView) -> timedelta:
+    """How long ago the managers that there are began to work in this life; zero while there are none."""
+    heard = [view.reports[pod.uid] for pod in view.pods if pod.origin is Role.MANAGER and pod.uid in view.reports]
+    began = [each.phase_since for each in heard if each.report.child.state is ChildState.RUNNING]
+    return view.now - max(began) if began else timedelta()
+
+
 def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
     """Work that stands still for longer than it may: suspect, and failed once the probe got no answer."""
     idle = report.activity.idle_seconds
@@ -102,7 +110,7 @@ def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdi
     if idle == 0 or lasted < (patience := _patience(view, role, report)):
         return None
     if role is Role.TRAINER:
-        lasted = min(lasted, _since_a_peer_got_further(view, pod))
+        lasted = min(lasted, _since_a_peer_got_further(view, pod), _since_managers_work(view))
     if lasted < patience:
         return None
     text = f"{pod.name}: {report.activity.idle_text}, for {idle:.0f} s"

@@ -105,6 +105,22 @@ def test_a_trainer_that_may_wait_for_a_silent_peer_is_not_asked(
     assert analyze(view)[f"uid-{BOTH[0]}"].ask is asked_for
 
 
+@pytest.mark.parametrize(
+    ("child", "seconds", "asked_for"),
+    [
+        pytest.param(Child(state=ChildState.RUNNING), 301, Question.WORKS, id="managers work for long enough"),
+        pytest.param(Child(state=ChildState.RUNNING), 299, Question.NONE, id="managers are new"),
+        pytest.param(Child(state=ChildState.STARTING), 301, Question.NONE, id="managers are away"),
+    ],
+)
+def test_a_trainer_may_wait_for_one_that_waits_for_the_managers(
+    child: Child, seconds: float, asked_for: Question
+) -> None:
+    view = saying(running_job(), BOTH[0], ago=0, activity=idle(400))
+    view = saying(view, MANAGER, child, ago=0, activity=Activity(phase_seconds=seconds))
+    assert analyze(view)[f"uid-{BOTH[0]}"].ask is asked_for
+
+
 LEARNED = TrainerDetection(learned_multiple=10, learned_floor_seconds=30)
 
 
