@@ -21,10 +21,10 @@ STEPS = 180
 SEED = int(os.environ.get("ROBUSTRL_SEED", "1"))
 EXACT_SHARE = 0.4
 """Of the last ten steps: that it has learned, and no more. At 0.00 is a job that does not learn, at 0.14 to 0.28
-one after 100 steps. So few steps end before the curve is flat, and where is much a matter of chance: for a while the
+one after 100 steps. So few steps end before the curve is flat, and where is a matter of chance: for a while the
 example answers 0 first whatever the least digit is, and how soon it finds the 1 again differs between runs. Measured
-with 180 steps on two cores, once each: 0.86 without faults; 0.62 and 0.79 through the storms of seeds 2
-and 3 (the first still missed half of the ones). With 210 steps through seed 1's: 0.95."""
+with 180 steps on two cores: 0.86 and 0.60 without faults; 0.62 and 0.79 through the storms of seeds 2 and 3. With 210
+steps through seed 1's: 0.95."""
 
 
 @pytest.mark.local
