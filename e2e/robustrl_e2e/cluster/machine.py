@@ -74,6 +74,9 @@ def render_launch(machine: Machine, folder: Path, leaves: Iterable[Path]) -> str
     enter = [f"echo 0 > {shlex.quote(str(leaf / 'cgroup.procs'))}" for leaf in leaves]
     return "\n".join([
         "set -eu",
+        # What serves the cluster has machines of its own elsewhere: here it must not wait for the pods' turn. Pods lead
+        # sessions of their own, which do not inherit this. Not every kernel groups by session.
+        "{ echo -10 > /proc/self/autogroup; } 2>/dev/null || :",
         *enter,
         f"exec nsenter --net=/run/netns/{machine.netns} \\",
         # Mounts of the host show up inside, none of the machine's show up in the host.
