@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from robustrl.supervisor.cpu_time import process_time
 from robustrl.supervisor.rollout_runner import why_still
 
 NO_TOKEN = "no new token while 3 requests run"
@@ -22,23 +24,42 @@ def engine() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "applying", "expected"),
+    ("seen", "applying", "refused", "expected"),
     [
-        ("", False, ""),
-        ("", True, ""),
-        (NO_TOKEN, False, NO_TOKEN),
-        (NO_TOKEN, True, ""),
+        ("", False, False, ""),
+        ("", True, False, ""),
+        (NO_TOKEN, False, False, NO_TOKEN),
+        (NO_TOKEN, True, False, ""),
+        (NO_TOKEN, True, True, NO_TOKEN),
+        ("", True, True, "it does not take new weights"),
+        ("", False, True, "it does not take new weights"),
     ],
 )
-def test_an_engine_that_applies_weights_need_not_make_tokens(
-    engine: int, seen: str, applying: bool, expected: str
+def test_an_engine_that_applies_weights_need_not_make_tokens_but_must_not_refuse_them(
+    engine: int, seen: str, applying: bool, refused: bool, expected: str
 ) -> None:
-    assert why_still(engine, seen, applying=applying) == expected
-    assert why_still(None, seen, applying=applying) == expected
+    assert why_still(engine, seen, applying=applying, refused=refused) == expected
+    assert why_still(None, seen, applying=applying, refused=refused) == expected
 
 
 @pytest.mark.parametrize("applying", [False, True])
 def test_a_stopped_engine_stands_still_whatever_it_is_about(engine: int, applying: bool) -> None:
     os.kill(engine, signal.SIGSTOP)
     os.waitid(os.P_PID, engine, os.WSTOPPED)
-    assert why_still(engine, "", applying=applying) == f"engine process {engine} is stopped"
+    assert why_still(engine, "", applying=applying, refused=False) == f"engine process {engine} is stopped"
+
+
+def test_an_engine_stopped_behind_its_front_is_seen_while_it_applies_weights() -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as front:
+        assert front.stdout
+        engine = int(front.stdout.readline())
+        os.kill(engine, signal.SIGSTOP)
+        while not stopped(engine):
+            time.sleep(0.01)
+        assert why_still(front.pid, "", applying=True, refused=False) == f"engine process {engine} is stopped"
+        os.kill(engine, signal.SIGKILL)
+
+
+def stopped(pid: int) -> bool:
+    used = process_time(pid)
+    return used is not None and used.stopped

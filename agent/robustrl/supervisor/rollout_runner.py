@@ -14,6 +14,7 @@ from robustrl.supervisor.keeper import Keeper
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
 from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.proc_stat import descendants
 from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.state import PodState
@@ -130,9 +131,9 @@ class RolloutRunner:
             await asyncio.sleep(REGISTER_SECONDS)
 
     def _note(self, seen: str) -> None:
-        # While new weights are applied an engine may stand still; not while it refuses them.
-        applying = self._follower.state is ReplicaState.APPLYING and not self._follower.refused
-        if standstill := why_still(self.process(), seen, applying=applying):
+        follower = self._follower
+        applying = follower.state is ReplicaState.APPLYING
+        if standstill := why_still(self.process(), seen, applying=applying, refused=follower.refused):
             self._state.activity.stands_still(standstill)
         else:
             self._state.activity.moved()
@@ -171,14 +172,22 @@ class RolloutRunner:
             self._launcher.prepare_standby()
 
 
-def why_still(pid: int | None, seen: str, *, applying: bool) -> str:
+def why_still(pid: int | None, seen: str, *, applying: bool, refused: bool) -> str:
     """Why an engine's work does not go on; empty where it does, or is not expected to.
 
     Args:
-        pid: of its process, if there is one. Stopped by a signal, it does not apply weights either.
+        pid: of its process, if there is one. What a signal has stopped does not apply weights either.
         seen: what its counters say of a standstill.
+        applying: whether new weights are applied. It may stand still meanwhile.
+        refused: whether it failed at the last weights it was given, or did not answer. Then trying again is no work,
+            and an engine without a request does not show otherwise that it hangs.
     """
-    used = process_time(pid) if pid is not None else None
-    if used is not None and used.stopped:
-        return f"engine process {pid} is stopped"
+    # While weights are applied this is all there is to see, so whoever works behind a front is looked at, too.
+    engine = [] if pid is None else [pid, *(descendants(pid) if applying else ())]
+    for process in engine:
+        used = process_time(process)
+        if used is not None and used.stopped:
+            return f"engine process {process} is stopped"
+    if refused:
+        return seen or "it does not take new weights"
     return "" if applying else seen
