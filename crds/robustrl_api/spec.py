@@ -218,7 +218,8 @@ class TrainerDetection(DocumentedModel):
 
 class RolloutDetection(DocumentedModel):
     zero_throughput_seconds: Seconds = 60
-    """An engine that has requests and makes no token for so long is probed; without an answer it hangs."""
+    """An engine that has requests and makes no token for so long, or does not take new weights, is probed; without an
+    answer it hangs."""
     phase_lease_seconds: Seconds = 600
     """The longest that applying new weights may take."""
 
