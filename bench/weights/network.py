@@ -59,7 +59,9 @@ def machines(count: int, bytes_per_second: float) -> Iterator[list[Machine]]:
             _plug_in(machine, f"{PREFIX}v{number}", bridge, bytes_per_second)
         yield made
     finally:
-        for machine in made:
+        for number, machine in enumerate(made):
+            # The namespace goes some time after this; its cable at once, so that the next machine may have its name.
+            _run("ip", "link", "del", f"{PREFIX}v{number}", check=False)
             _run("ip", "netns", "del", machine.namespace, check=False)
         _run("ip", "link", "del", bridge, check=False)
 
