@@ -61,23 +61,18 @@ def seat(rank: int, pod: PodView) -> Member:
     return Member(rank=rank, pod=pod.name, uid=pod.uid, node=pod.node)
 
 
-def reseat(draft: Draft, lost: list[Member]) -> tuple[tuple[Member, ...], list[str]]:
-    """The members with each lost seat given to a rollout, or vacated; and the rollouts that took one."""
+def reseat(draft: Draft, lost: list[Member]) -> tuple[tuple[Member, ...], dict[str, str]]:
+    """The members with each lost seat given to a rollout, or vacated; and the rollouts that took one, with whose."""
     spares = promotable(draft)
-    members, promoted = [], []
+    members: list[Member] = []
+    promoted: dict[str, str] = {}
     for member in draft.status.members:
         if member not in lost:
             members.append(member)
         elif spares:
             pod = spares.pop(0)
             members.append(seat(member.rank, pod))
-            promoted.append(pod.name)
+            promoted[pod.name] = member.pod
         else:
             members.append(Member(rank=member.rank))
     return tuple(members), promoted
-
-
-def taken(lost: list[Member], members: tuple[Member, ...]) -> list[tuple[str, str]]:
-    """Which pod has which lost member's place now; places that are vacant are left out."""
-    before = {member.rank: member.pod for member in lost}
-    return [(member.pod, before[member.rank]) for member in members if member.rank in before and member.pod]

@@ -14,7 +14,7 @@ from robustrl_api.names import EventReason
 from robustrl_api.spec import Strategy
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.incarnation import restart_trainers
-from robustrl_operator.plan.standby import reseat, taken
+from robustrl_operator.plan.standby import reseat
 
 
 def apply(draft: Draft) -> Draft:
@@ -30,6 +30,6 @@ def apply(draft: Draft) -> Draft:
     decision = f"promote {', '.join(promoted)} (rule 3)" if promoted else "wait for a new trainer pod (rule 3)"
     fault = draft.verdict(first.uid)
     draft = restart_trainers(draft, fault, first.pod, members, decision, ", ".join(promoted))
-    for name, place in taken(lost, members):
+    for name, place in promoted.items():
         draft = draft.tell(EventReason.ROLLOUT_PROMOTED, f"{name} becomes a trainer in place of {place}")
     return draft
