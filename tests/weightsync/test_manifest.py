@@ -37,6 +37,7 @@ def test_chunks_cover_every_byte_once_in_order(size: int, chunk_bytes: int) -> N
         pytest.param(64 << 20, 16 << 20, 1 << 20, id="medium: 64 chunks to share"),
         pytest.param(64 << 30, 16 << 20, 16 << 20, id="large: the largest"),
         pytest.param(0, 16 << 20, MIN_CHUNK_BYTES, id="nothing"),
+        pytest.param(1 << 40, 4 << 20, 8 << 20, id="huge: no more chunks than a bitmap holds"),
     ],
 )
 def test_chunk_size(size: int, largest: int, wanted: int) -> None:

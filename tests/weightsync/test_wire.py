@@ -78,7 +78,7 @@ def test_who_welcomes_otherwise_is_no_source(frame: bytes) -> None:
         Welcome.unpack(frame)
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:-1"])
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:-1", "host:0", "host:65536"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         Address.parse(text)

@@ -63,6 +63,8 @@ class Dialogue(asyncio.Protocol):
             raise TransportError(f"{address}: no answer within {CONNECT_SECONDS:g} s") from error
         except OSError as error:
             raise TransportError(f"{address}: no connection ({error.strerror or error})") from error
+        except ValueError as error:  # a name that no resolver takes
+            raise TransportError(f"{address}: no address ({error})") from error
         return dialogue
 
     def say(self, frame: bytes) -> None:
@@ -70,9 +72,10 @@ class Dialogue(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        transport.write(_LENGTH.pack(len(frame)) + frame)
-        if transport.get_write_buffer_size() > MOST_UNREAD_BYTES:
+        if transport.get_write_buffer_size() > MOST_UNREAD_BYTES:  # before this one, which may be longer by itself
             self.fail(TransportError("the peer does not listen"))
+            return
+        transport.write(_LENGTH.pack(len(frame)) + frame)
 
     async def wait(self) -> None:
         """Wait for the end: by this end, or in peace by the other.

@@ -22,6 +22,10 @@ MIN_CHUNK_BYTES = 256 * 1024
 spread over many holders, smaller ones cost more in messages than they win."""
 
 
+MOST_CHUNKS = 1 << 17
+"""Of a shard. Their bitmap is part of every request."""
+
+
 class BadManifest(Exception):
     """Bytes that are no manifest, or another one than was asked for."""
 
@@ -134,8 +138,9 @@ def digest_of(data: Buffer) -> str:
 
 
 def chunk_size(size_bytes: int, largest: int) -> int:
-    """Bytes in each chunk of a shard of `size_bytes`."""
-    return max(1, min(largest, max(MIN_CHUNK_BYTES, -(-size_bytes // MIN_CHUNKS))))
+    """Bytes in each chunk of a shard of `size_bytes`: more than `largest` where there would be too many of them."""
+    wanted = min(largest, max(MIN_CHUNK_BYTES, -(-size_bytes // MIN_CHUNKS)))
+    return max(1, wanted, -(-size_bytes // MOST_CHUNKS))
 
 
 def chunk_spans(size_bytes: int, largest: int) -> list[tuple[int, int]]:

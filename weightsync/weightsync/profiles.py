@@ -31,6 +31,8 @@ TCP = {
     "UCX_TCP_TX_SEG_SIZE": "256K",
     "UCX_TCP_RX_SEG_SIZE": "512K",
     "UCX_KEEPALIVE_INTERVAL": "2s",
+    # A source that was killed and began again on its port would be refused it for a minute.
+    "UCX_CM_REUSEADDR": "y",
     # Peers that die are ordinary here, and reported by us.
     "UCX_WARN_UNUSED_ENV_VARS": "n",
     "UCX_LOG_LEVEL": "fatal",

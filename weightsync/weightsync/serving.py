@@ -43,6 +43,7 @@ class Serving:
         """Who it is, if it serves as well and so has said it."""
         self._follows: Version | None = None
         """The version it hears news of."""
+        self._last_attempt = 0
         self._versions: dict[int, Version] = {}
         self._offered: dict[int, Send] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -116,7 +117,7 @@ class Serving:
     def _greeted(self, message: Message) -> None:
         self._follows = message.version
         held = self._source.find(message.version)
-        if message.peers:
+        if message.peers and self._puller is None:
             self._puller = message.peers[0]
         self._tell_have()
         if held is not None and self._puller is not None:
@@ -134,6 +135,9 @@ class Serving:
         if held is None:
             self._reply(Kind.GONE, message.version, message.attempt)
             return
+        if message.attempt <= self._last_attempt:
+            raise TransportError(f"request {message.attempt} comes after {self._last_attempt}")
+        self._last_attempt = message.attempt
         self._heard_have(held, message.have)
         self._versions[message.attempt] = message.version
         answers = self._source.uploads.ask(

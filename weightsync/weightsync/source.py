@@ -92,7 +92,10 @@ class Source:
             # UCXX may call from its own thread and loop; serving belongs to ours.
             loop.call_soon_threadsafe(self._own, self._admit(Connection(endpoint)))
 
-        self._bytes_listener = ucxx.create_listener(admit, port=port + 1 if port else None)
+        try:
+            self._bytes_listener = ucxx.create_listener(admit, port=port + 1 if port else None)
+        except Exception as error:  # UCXX raises many kinds, none of which names the port
+            raise OSError(f"no listening for bytes on port {port + 1 if port else 'any'}: {error}") from error
         self.bytes_port = int(self._bytes_listener.port)
         self._listener = await loop.create_server(self._accept, ANY_INTERFACE, port)
         return int(self._listener.sockets[0].getsockname()[1])

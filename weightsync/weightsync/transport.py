@@ -54,7 +54,7 @@ class Address:
             ValueError: the text has another form.
         """
         host, colon, port = text.rpartition(":")
-        if not (host and colon and port.isdecimal()):
+        if not (host and colon and port.isdecimal() and 0 < int(port) < 1 << 16):
             raise ValueError(f"{text!r} is no address: expected HOST:PORT")
         return cls(host, int(port))
 

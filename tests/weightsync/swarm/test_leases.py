@@ -75,6 +75,20 @@ def test_later_transfers_may_take_four_times_the_usual_and_two_seconds() -> None
         slots.done(usual, ticket("a", 2))
 
 
+def test_a_transfer_that_was_late_is_no_reason_to_cut_off_the_next() -> None:
+    slots = leases()
+    slots.ask(0.0, ticket("a"))
+    slots.accepted(0.0, ticket("a"), 10.0)
+    slots.done(1.0, ticket("a"))
+    slots.ask(1.0, ticket("b"))
+    slots.accepted(1.0, ticket("b"), 10.0)
+    assert slots.expire(5.0).refused == (ticket("b"),), "four times the usual"
+    slots.ask(6.0, ticket("c"))
+    slots.accepted(6.0, ticket("c"), 10.0)
+    assert slots.expire(15.9).refused == ()
+    assert slots.expire(16.0).refused == (ticket("c"),)
+
+
 def test_closed_connection_frees_its_slot_and_leaves_the_queue() -> None:
     slots = leases()
     for name in "abc":

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,10 @@ import pytest
 from weightsync.__main__ import main
 from weightsync.simulation import baselines
 from weightsync.simulation.network import Clock, Links
-from weightsync.simulation.scenario import Scenario, run
+from weightsync.simulation.node import Node
+from weightsync.simulation.scenario import RATE, Scenario, Swarm, run
+from weightsync.swarm.config import SwarmConfig
+from weightsync.swarm.peer import Peer
 
 
 @pytest.mark.parametrize(
@@ -34,6 +41,24 @@ def test_late_joiner_needs_little_more_than_its_own_link() -> None:
     assert result.worst_joiner() <= 1.15  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("chunk_seconds", [0.2, 0.4, 1.4], ids=lambda seconds: f"{seconds} s a chunk")
+def test_nobody_is_cut_off_on_a_link_no_slower_than_the_slowest_assumed(chunk_seconds: float) -> None:
+    """Several transfers share the link from the first on, before anybody knows how long they take."""
+    config = SwarmConfig(slowest_bytes_per_second=RATE / 1.2)
+    seconds = 64 * chunk_seconds
+    swarm = Swarm(Scenario(receivers=1, publishers=0, chunks=64, transfer_seconds=seconds, config=config))
+    (puller,) = swarm.receivers
+    for number in range(3):
+        holder = Node(swarm.net, Peer(f"holder-{number}", f"host-{number}"), random.Random(number))
+        holder.publish(swarm.weights)
+        puller.hear_of({holder.peer: 0})
+    swarm.clock.run(2 * seconds, lambda: puller.finished_at is not None)
+    assert puller.finished_at is not None
+    assert swarm.net.channels == 3, "each connected once"
+    assert puller.finished_at < 1.01 * seconds
+    assert puller.bytes_in < 1.01 * seconds * RATE
+
+
 def test_deaths_cost_the_others_little() -> None:
     result = run(Scenario(12, deaths=(0.5, 1.0, 2.0)))
     assert len(result.finishes) == 9
@@ -42,6 +67,16 @@ def test_deaths_cost_the_others_little() -> None:
 
 def test_the_same_seed_is_the_same_run() -> None:
     assert run(Scenario(6, chunks=16, seed=3)) == run(Scenario(6, chunks=16, seed=3))
+
+
+def test_the_same_seed_is_the_same_run_in_another_process() -> None:
+    """Python orders a set of names differently in each process."""
+    scenario = "Scenario(8, 3, transfer_seconds=25.6, config=SwarmConfig())"
+    play = f"from weightsync.simulation.scenario import *; print(run({scenario}))"
+    command = [sys.executable, "-c", play]
+    seeds = ("1", "2", "3")
+    runs = {subprocess.check_output(command, env={**os.environ, "PYTHONHASHSEED": seed}, timeout=60) for seed in seeds}
+    assert len(runs) == 1
 
 
 @pytest.mark.parametrize(("n", "k", "wanted"), [(1, 1, 1), (3, 1, 2), (15, 1, 4), (63, 1, 6), (64, 8, 4), (16, 4, 3)])

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 ChunkSet = int
+Numbers = npt.NDArray[np.int64]
 
 
 def full(count: int) -> ChunkSet:
@@ -21,10 +25,13 @@ def of(chunks: Iterable[int]) -> ChunkSet:
 
 def members(chunks: ChunkSet) -> Iterator[int]:
     """The chunk numbers in a set, ascending."""
-    while chunks:
-        lowest = chunks & -chunks
-        yield lowest.bit_length() - 1
-        chunks ^= lowest
+    return iter(numbers(chunks).tolist())
+
+
+def numbers(chunks: ChunkSet) -> Numbers:
+    """The same as an array. Takes time as the largest number is large: bit by bit it would be that squared."""
+    bitmap = np.frombuffer(chunks.to_bytes(chunks.bit_length() // 8 + 1, "little"), np.uint8)
+    return np.flatnonzero(np.unpackbits(bitmap, bitorder="little"))
 
 
 def to_bytes(chunks: ChunkSet, count: int) -> bytes:

@@ -44,7 +44,7 @@ class SwarmConfig:
     stall_seconds: float = 2.0
     """Least time for a chunk before its source, or its puller, counts as stalled; else four times the usual."""
     slowest_bytes_per_second: float = 10e6
-    """Assumed where nothing has been sent yet: of a source by its puller, and of a puller by its source."""
+    """Of a link, assumed where nothing has been sent yet: of a source by its puller, and of a puller by its source."""
     busy_seconds: float = 0.002
     """First wait after BUSY where the duration of a chunk is not known yet."""
     longest_busy_seconds: float = 0.5
@@ -56,6 +56,16 @@ class SwarmConfig:
     """Copies of a chunk among live relays after which the publisher leaves it to them."""
     relay_seconds: float = 10.0
     """A relay not heard of for this long is not counted on."""
+
+    @property
+    def most_transfers(self) -> int:
+        """Chunks on their way to a puller whose link is filled: those that fill it, and one behind each."""
+        return 2 * self.transfers
+
+    def first_seconds(self, size_bytes: int) -> float:
+        """What a chunk may take where nothing has been sent yet: all the others that may share its link come too."""
+        shared = max(self.upload_slots, self.most_transfers)
+        return max(self.stall_seconds, shared * size_bytes / self.slowest_bytes_per_second)
 
 
 ONE_FLOW = SwarmConfig(upload_slots=1, transfers=1)

@@ -4,11 +4,14 @@ announcements, and pulls go on without one, because every source names others.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from weightsync.swarm.chunk_set import ChunkSet, full, members
+import numpy as np
+
+from weightsync.swarm.chunk_set import ChunkSet, full, numbers
 from weightsync.swarm.peer import Peer
 
 ACCUSERS = 2
@@ -28,6 +31,9 @@ class Announcement:
     root: str
     chunk_count: int
     have: ChunkSet
+
+
+_Said = tuple[float, Announcement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,8 @@ class Directory:
 
     def __init__(self, ttl_seconds: float, rng: random.Random) -> None:
         self._ttl, self._rng = ttl_seconds, rng
-        self._heard: dict[str, dict[str, tuple[float, Announcement]]] = {}
+        self._heard: dict[str, dict[str, _Said]] = {}
+        self._forget_at = 0.0
         self._accusers: dict[str, dict[str, float]] = {}
         """By holder: who has quarantined it, and when that was said last."""
 
@@ -73,12 +80,23 @@ class Directory:
 
     def holders(self, now: float, root: str, asker: str, limit: int) -> dict[Peer, ChunkSet]:
         """Whom to ask for a version: its publishers, and others at random, so that nobody is everybody's choice."""
-        live = [each for each in self._live(now, root) if each.peer.name != asker]
-        found = [each for each in live if each.peer.publisher or not self._distrusted(now, each.peer.name)]
-        publishers = [each for each in found if each.peer.publisher]
-        relays = [each for each in found if not each.peer.publisher]
-        chosen = relays if len(relays) <= limit else self._rng.sample(relays, limit)
-        return {each.peer: each.have for each in [*publishers, *chosen]}
+        said = list(self._heard.get(root, {}).values())
+        publishers = [each for each in said if each[1].peer.publisher and self._lives(now, each)]
+        relays = (
+            each
+            for each in self._at_random(said)
+            if not each[1].peer.publisher and self._lives(now, each) and not self._distrusted(now, each[1].peer.name)
+        )
+        found = [*publishers, *itertools.islice(relays, limit + 1)]  # the asker may be one of them
+        others = [each for _, each in found if each.peer.name != asker][: len(publishers) + limit]
+        return {each.peer: each.have for each in others}
+
+    def _at_random(self, said: list[_Said]) -> Iterator[_Said]:
+        """All of them in random order, in a time that grows with those that are taken."""
+        for at in range(len(said)):
+            other = self._rng.randrange(at, len(said))
+            said[at], said[other] = said[other], said[at]
+            yield said[at]
 
     def coverage(self, now: float, root: str) -> Coverage:
         """How many copies there are."""
@@ -86,15 +104,17 @@ class Directory:
         if not relays:
             return Coverage(0, 0, 0, 0.0)
         count = relays[0].chunk_count
-        copies = [0] * count
+        copies = np.zeros(count, np.int64)
         for each in relays:
-            for chunk in members(each.have & full(count)):
-                copies[chunk] += 1
-        complete = sum(1 for each in relays if each.have == full(count))
-        return Coverage(len(relays), complete, min(copies, default=0), sum(copies) / max(count, 1))
+            copies[numbers(each.have & full(count))] += 1
+        complete = sum(1 for each in relays if each.have & full(count) == full(count))
+        return Coverage(len(relays), complete, int(copies.min()) if count else 0, float(copies.sum() / max(count, 1)))
 
     def forget_old(self, now: float) -> None:
-        """Drop what is past its time to live."""
+        """Drop what is past its time to live. Looks at everything, so only now and then."""
+        if now < self._forget_at:
+            return
+        self._forget_at = now + self._ttl / 4
         for name, accusers in list(self._accusers.items()):
             kept = {accuser: at for accuser, at in accusers.items() if at + self._ttl >= now}
             self._accusers[name] = kept
@@ -110,4 +130,7 @@ class Directory:
         return sum(1 for at in said.values() if at + self._ttl >= now) >= ACCUSERS
 
     def _live(self, now: float, root: str) -> list[Announcement]:
-        return [each for at, each in self._heard.get(root, {}).values() if at + self._ttl >= now]
+        return [each[1] for each in self._heard.get(root, {}).values() if self._lives(now, each)]
+
+    def _lives(self, now: float, said: _Said) -> bool:
+        return said[0] + self._ttl >= now

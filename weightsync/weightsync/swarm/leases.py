@@ -128,17 +128,17 @@ class Leases:
         self._next = ticket
         return Turn.WAITING, Ruling()
 
-    def accepted(self, now: float, ticket: Ticket, slowest_seconds: float) -> bool:
+    def accepted(self, now: float, ticket: Ticket, first_seconds: float) -> bool:
         """The transfer begins. False if the offer is not open any more.
 
         Args:
-            slowest_seconds: what it may take while it is not known how long transfers usually do.
+            first_seconds: what it may take while it is not known how long transfers usually do.
         """
         lease = self._held.get(ticket)
         if lease is None:
             return False
         usual = self.usual_seconds
-        seconds = max(self.least_seconds, slowest_seconds if usual is None else PATIENCE * usual)
+        seconds = max(self.least_seconds, first_seconds if usual is None else PATIENCE * usual)
         lease.since, lease.until, lease.accepted = now, now + seconds, True
         return True
 
@@ -164,8 +164,13 @@ class Leases:
         return Ruling(granted=self._fill(now))
 
     def expire(self, now: float) -> Ruling:
-        """Take back what has been held for too long; those tickets are `refused`."""
+        """Take back what has been held for too long; those tickets are `refused`.
+
+        A transfer among them may have been slow, and not its puller dead: the next one is not held to what was usual.
+        """
         over = tuple(ticket for ticket, lease in self._held.items() if lease.until <= now)
+        if any(self._held[ticket].accepted for ticket in over):
+            self.usual_seconds = None
         for ticket in over:
             del self._held[ticket]
         return Ruling(granted=self._fill(now), refused=over)

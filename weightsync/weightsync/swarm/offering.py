@@ -70,9 +70,9 @@ class Offering:
     def relieved(self, now: float) -> bool:
         """Whether enough live relays hold every chunk."""
         self.view.forget_silent(now - self._config.relay_seconds)
-        return all(copies >= self._config.copies_enough for copies in self.view.copies)
+        return bool((self.view.copies >= self._config.copies_enough).all())
 
     def _copies(self, chunk: int) -> tuple[int, int]:
         # What was sent becomes a copy before anybody says so.
-        copies = self.view.copies[chunk]
+        copies = int(self.view.copies[chunk])
         return (max(copies, self.sent[chunk]), self.sent[chunk])

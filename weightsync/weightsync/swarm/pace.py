@@ -33,8 +33,12 @@ class Pace:
         rate = self._rates.get(source)
         return size_bytes / rate if rate else self.median_seconds()
 
-    def limit_seconds(self, source: str, size_bytes: int, least: float, slowest: float) -> float:
-        """After how long without it a chunk's source is given up: max(least, 4 x what its rate lets expect)."""
+    def limit_seconds(self, source: str, size_bytes: int, least: float, first: float) -> float:
+        """After how long without it a chunk's source is given up: max(least, 4 x what its rate lets expect), or
+        `first` where nothing has come from it yet."""
         rate = self._rates.get(source)
-        expected = PATIENCE * size_bytes / rate if rate else size_bytes / slowest
-        return max(least, expected)
+        return max(least, PATIENCE * size_bytes / rate) if rate else first
+
+    def forget(self, source: str) -> None:
+        """It was late: the link may be another's, too, by now, and what it did alone is no measure of it."""
+        self._rates.pop(source, None)

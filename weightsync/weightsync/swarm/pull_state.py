@@ -353,6 +353,7 @@ class PullState:
         stalled = {request.source for request in self._requests.values() if request.deadline <= now}
         stalled |= {s.name for s in self._sources.values() if s.phase is Phase.CONNECTING and s.not_before <= now}
         for name in sorted(stalled):
+            self.pace.forget(name)
             actions += self._leave(now, self._sources[name], Why.STALLED)
         return actions + self._decide(now)
 
@@ -380,7 +381,9 @@ class PullState:
             return None
         coming = [request for request in requests if request.chunk is not None]
         near = self._near(now)
-        filling = {request.source for request in near} if len(near) >= self._config.transfers else set()
+        filling = dict.fromkeys(request.source for request in near) if len(near) >= self._config.transfers else {}
+        if filling and len(coming) >= self._config.most_transfers:
+            return None
         wanted = self.missing
         for request in near if self._endgame() else coming:
             wanted &= ~request.candidates
@@ -507,9 +510,8 @@ class PullState:
         return request
 
     def _limit_seconds(self, name: str, size_bytes: int) -> float:
-        return self.pace.limit_seconds(
-            name, size_bytes, self._config.stall_seconds, self._config.slowest_bytes_per_second
-        )
+        first = self._config.first_seconds(size_bytes)
+        return self.pace.limit_seconds(name, size_bytes, self._config.stall_seconds, first)
 
 
 def carried_over(before: Sequence[str], have: ChunkSet, after: Sequence[str]) -> dict[int, int]:

@@ -10,11 +10,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from weightsync.swarm.chunk_set import ChunkSet, members
+import numpy as np
+import numpy.typing as npt
+
+from weightsync.swarm.chunk_set import ChunkSet, Numbers, numbers
 
 
 class Holder(Protocol):
@@ -38,7 +41,7 @@ class Choice:
 
 
 def choose(
-    wanted: ChunkSet, holders: Sequence[Holder], copies: Sequence[int], limit: int, rng: random.Random
+    wanted: ChunkSet, holders: Sequence[Holder], copies: npt.ArrayLike, limit: int, rng: random.Random
 ) -> Choice | None:
     """The next request; None where no holder has anything wanted.
 
@@ -49,43 +52,28 @@ def choose(
     offered = 0
     for holder in holders:
         offered |= holder.have
-    rare = rarest(wanted & offered, copies)
+    counts = np.asarray(copies, np.int64)
+    rare = rarest(numbers(wanted & offered), counts, 1, rng)
     if not rare:
         return None
-    first = rng.choice(rare)
-    bit = 1 << first
+    bit = 1 << rare[0]
     best = min((holder for holder in holders if holder.have & bit), key=lambda holder: _preference(holder, rng))
-    return Choice(best.name, _with_others(first, wanted & best.have & ~bit, copies, limit, rng))
+    others = rarest(numbers(wanted & best.have & ~bit), counts, limit - 1, rng)
+    return Choice(best.name, (*rare, *others))
 
 
-def rarest(chunks: ChunkSet, copies: Sequence[int]) -> list[int]:
-    """Those of the chunks that have the fewest copies."""
+def rarest(chunks: Numbers, copies: Numbers, most: int, rng: random.Random) -> list[int]:
+    """So many of the chunks: those with the fewest copies, in that order, at random among equals."""
     found: list[int] = []
-    fewest = -1
-    for chunk in members(chunks):
-        count = copies[chunk]
-        if count < fewest or fewest < 0:
-            fewest, found = count, [chunk]
-        elif count == fewest:
-            found.append(chunk)
+    counts = copies[chunks]
+    while len(found) < most and len(chunks):
+        fewest = counts == counts.min()
+        equals = chunks[fewest]
+        picked = rng.sample(range(len(equals)), min(most - len(found), len(equals)))
+        found += equals[picked].tolist()
+        chunks, counts = chunks[~fewest], counts[~fewest]
     return found
 
 
 def _preference(holder: Holder, rng: random.Random) -> tuple[bool, bool, int, float]:
     return (not holder.same_host, holder.publisher, holder.have.bit_count(), rng.random())
-
-
-def _with_others(
-    first: int, others: ChunkSet, copies: Sequence[int], limit: int, rng: random.Random
-) -> tuple[int, ...]:
-    if limit <= 1 or not others:
-        return (first,)
-    return (first, *in_order(members(others), copies, rng)[: limit - 1])
-
-
-def in_order(chunks: Iterable[int], copies: Sequence[int], rng: random.Random) -> list[int]:
-    """Rarest first, at random among equals."""
-    shuffled = list(chunks)
-    rng.shuffle(shuffled)
-    shuffled.sort(key=copies.__getitem__)
-    return shuffled

@@ -68,7 +68,7 @@ class Uploads:
             least_seconds=config.stall_seconds,
             offer_seconds=config.offer_seconds,
         )
-        self._slowest_bytes_per_second = config.slowest_bytes_per_second
+        self._config = config
         self.offers: dict[str, Offering] = {}
         """By the root digest of the version."""
         self._wishes: dict[Ticket, _Wish] = {}
@@ -101,7 +101,7 @@ class Uploads:
         wish = self._wishes.get(ticket)
         offer = self.offers.get(wish.root) if wish is not None else None
         size = offer.chunk_bytes if offer is not None else 0
-        return self.leases.accepted(now, ticket, size / self._slowest_bytes_per_second)
+        return self.leases.accepted(now, ticket, self._config.first_seconds(size))
 
     def sent(self, now: float, ticket: Ticket) -> list[Answer]:
         """A transfer ended, or its request is not wanted any more."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from weightsync.swarm.chunk_set import ChunkSet, members
+import numpy as np
+
+from weightsync.swarm.chunk_set import ChunkSet, numbers
 from weightsync.swarm.peer import Peer
 
 
@@ -11,7 +13,7 @@ class SwarmView:
 
     def __init__(self, chunk_count: int) -> None:
         self.chunk_count = chunk_count
-        self.copies = [0] * chunk_count
+        self.copies = np.zeros(chunk_count, np.int64)
         """Copies of each chunk among the relays heard of."""
         self._have: dict[str, ChunkSet] = {}
         self._peers: dict[str, Peer] = {}
@@ -53,5 +55,4 @@ class SwarmView:
         return list(self._peers.values())
 
     def _count(self, chunks: ChunkSet, by: int) -> None:
-        for chunk in members(chunks):
-            self.copies[chunk] += by
+        self.copies[numbers(chunks)] += by
