@@ -100,9 +100,15 @@ class Activity(ApiModel):
     """How long the work has stood still though there is some. Zero where there is nothing to do."""
     idle_text: str = Field(default="", max_length=500)
     """What stands still, for a person."""
+    asleep_seconds: float = 0.0
+    """Of a trainer: how long all its processes have slept outside of any phase, where nothing is known of the work."""
     shown: dict[str, float] = Field(default_factory=dict, max_length=32)
     """The longest that each phase has lasted here and then ended well, in seconds, of those that are well known;
     and under "idle", the longest that work stood still and then went on by itself."""
+
+
+UNKILLABLE = "ProcessUnkillable"
+"""A complaint's reason: whoever it is that the process belongs to, it is the machine's fault."""
 
 
 class Complaint(ApiModel):

@@ -47,6 +47,7 @@ class EventReason(StrEnum):
 
     STARTED = "Started"
     POD_CREATED = "PodCreated"
+    POD_REFUSED = "PodRefused"
     FAULT_DETECTED = "FaultDetected"
     TRAINER_RESTARTED = "TrainerRestarted"
     PROCESS_ENDED = "ProcessEnded"

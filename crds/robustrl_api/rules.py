@@ -21,6 +21,16 @@ def _immutable(field: str, remedy: str) -> Rule:
     return Rule("spec", f"self.{field} == oldSelf.{field}", f"spec.{field} cannot change: {remedy}")
 
 
+def _only_suspended(field: str) -> Rule:
+    """Pods have it from when they were made: some would have the old value, and some the new one."""
+    return Rule(
+        "spec",
+        f"self.{field} == oldSelf.{field} || oldSelf.suspend",
+        f"spec.{field} cannot change while the job has pods, which were made with it: set spec.suspend, change it, "
+        "and let the job go on",
+    )
+
+
 def _own_labels(path: str) -> Rule:
     """Ours would win anyway; refusing says so."""
     role, template = path.split(".")
@@ -114,6 +124,8 @@ RULES: tuple[Rule, ...] = (
         "self.manager.ledger == oldSelf.manager.ledger",
         "spec.manager.ledger cannot change while it holds the job's history: create a new RLJob",
     ),
+    _only_suspended("steps"),
+    _only_suspended("manager.port"),
     Rule(
         "",
         "size(self.metadata.name) <= 40",

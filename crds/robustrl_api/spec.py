@@ -207,7 +207,8 @@ class TrainerDetection(DocumentedModel):
     active_permille: int = Field(default=20, ge=1, le=1000)
     """Below this share (of a core, or of the tensor units' cycles where there is a GPU) a trainer counts as idle."""
     phase_lease_seconds: Seconds = 900
-    """The longest that any other phase may last, such as Restore or Checkpoint. Waiting for a batch has no limit."""
+    """The longest that any other phase may last, such as Restore or Checkpoint. Waiting for a batch has no limit.
+    Outside of any phase: the longest that all trainers may sleep."""
     learned_multiple: int = Field(default=10, ge=2, le=1000)
     """Once the job has shown how long its phases take, the deadlines are so many times that, within
     learnedFloorSeconds and the fields above."""

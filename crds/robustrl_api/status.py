@@ -69,6 +69,13 @@ class RoleStatus(DocumentedModel):
     """Pods of this role that could take a trainer's place."""
     restarts: int = Field(default=0, ge=0)
     """Restarts in this role so far."""
+    failed_starts: int = Field(default=0, ge=0)
+    """How often in a row new pods were refused, or failed before they were heard of. Zero again once the role is
+    complete."""
+    failed_start: str = Field(default="", max_length=253)
+    """Why, the last time."""
+    next_start_time: str = Field(default="", max_length=64)
+    """When the next pod is made, after such failures."""
 
 
 class Member(DocumentedModel):
@@ -110,6 +117,8 @@ class RecoveryStatus(DocumentedModel):
     """When the fault was found."""
     failed_restarts: int = Field(default=0, ge=0)
     """Attempts to restart in this recovery that failed before the trainers were back at work."""
+    process_faults: int = Field(default=0, ge=0)
+    """Faults of the training process in this recovery; those of machines do not count."""
     not_before_time: str = Field(default="", max_length=64)
     """Backoff: when the restart may begin."""
     replacement: str = Field(default="", max_length=253)

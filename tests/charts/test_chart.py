@@ -33,9 +33,9 @@ def helm(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(HELM), *words], capture_output=True, text=True, timeout=60, check=False)
 
 
-def rendered(*values: str) -> list[dict[str, Any]]:
+def rendered(*values: str, namespace: str = "robustrl-system") -> list[dict[str, Any]]:
     sets = [word for value in values for word in ("--set", value)]
-    done = helm("template", "r", str(CHART), "--namespace", "robustrl-system", *sets)
+    done = helm("template", "r", str(CHART), "--namespace", namespace, *sets)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
@@ -65,6 +65,8 @@ def test_no_rule_has_a_wildcard_or_gives_more_than_it_must(values: list[str]) ->
             assert "pods/exec" not in words
             if "secrets" in words and "create" not in words:
                 assert rule.get("resourceNames"), "secrets are named one by one"
+            if "configmaps" in words and rule["verbs"] != ["create"]:
+                assert rule.get("resourceNames") == [CA_CONFIG_MAP], "no other ConfigMap is its business"
 
 
 def test_cluster_wide_rights_are_read_only_when_one_namespace_is_served() -> None:
@@ -79,6 +81,15 @@ def test_the_operator_may_delete_jobs_but_not_write_their_specs() -> None:
     """Deleting is for `ttlSecondsAfterFinished`."""
     rules = [r for role in of_kind(rendered(), "ClusterRole") for r in role["rules"] if r["resources"] == ["rljobs"]]
     assert [sorted(rule["verbs"]) for rule in rules] == [["delete", "get", "list", "watch"]]
+
+
+def test_two_teams_may_install_it_each_for_a_namespace() -> None:
+    """What has no namespace has a name for each of them."""
+    names = []
+    for team in ("red", "blue"):
+        documents = rendered(f"watchNamespace={team}", *NODE_AGENT, namespace=f"{team}-system")
+        names += [(d["kind"], d["metadata"]["name"]) for d in documents if "namespace" not in d["metadata"]]
+    assert len(names) == len(set(names)) > 0, names
 
 
 def test_job_rights_are_in_the_served_namespace() -> None:

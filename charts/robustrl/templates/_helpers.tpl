@@ -36,7 +36,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   resources: [events]
   verbs: [create, patch]
 - apiGroups: [""]
-  # The control endpoint's CA, where job pods mount it from.
+  # The control endpoint's CA, where job pods mount it from; no other ConfigMap is read or changed.
   resources: [configmaps]
-  verbs: [get, create, patch]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [robustrl-ca]
+  verbs: [get, patch]
 {{- end -}}
