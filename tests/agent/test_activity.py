@@ -8,7 +8,9 @@ import pytest
 
 from robustrl.supervisor.activity import KNOWN_AFTER, ActivityWatch
 from robustrl.supervisor.cpu_time import STOPPED, CpuMeter, ProcessTime
-from robustrl_api.control import IDLE
+from robustrl.supervisor.state import PodState
+from robustrl_api.control import IDLE, AgentReport
+from robustrl_api.names import Role
 
 
 @dataclass
@@ -45,6 +47,18 @@ def test_a_standstill_outlasts_phases_that_are_not_the_works_own(clock: Clock) -
     clock.now += 3
     report = watch.report()
     assert (report.idle_seconds, report.phase_seconds) == (9, 3)
+
+
+def test_sleep_outside_of_phases_ends_with_work_or_a_phase(clock: Clock) -> None:
+    watch, slept = ActivityWatch(clock), []
+    for happens in (lambda: None, lambda: watch.sleeps(False), lambda: watch.enter("Train"), watch.reset):
+        happens()
+        slept.append(watch.report().asleep_seconds)
+        for _ in range(2):
+            watch.sleeps(True)
+            clock.now += 3
+        slept.append(watch.report().asleep_seconds)
+    assert slept == [0, 6] * 4
 
 
 def test_work_stands_still_from_when_it_last_moved(clock: Clock) -> None:
@@ -116,3 +130,22 @@ def test_shares_of_a_core(clock: Clock) -> None:
 
 def test_a_stopped_process_says_so_at_once(clock: Clock) -> None:
     assert CpuMeter(lambda pid: ProcessTime(1.0, True), clock).shares([5]) == {5: STOPPED}
+
+
+def test_whatever_a_script_calls_its_phases_it_can_be_reported(clock: Clock) -> None:
+    """An agent whose report is too long for the API would end, and its workers with it."""
+    watch = ActivityWatch(clock)
+    for name in ("x" * 100, *(f"Evaluate {number}" for number in range(100))):
+        for _ in range(KNOWN_AFTER):
+            watch.enter(name)
+            clock.now += 1
+            watch.enter("")
+    watch.enter("y" * 100)
+    clock.now += 7
+    watch.stands_still("z" * 1000)
+    state = PodState("p", Role.TRAINER, activity=watch)
+    report = AgentReport.model_validate(state.report("").model_dump())
+    assert report.phase == "y" * 63
+    assert report.activity.idle_seconds == 7
+    assert len(report.activity.shown) == 32
+    assert report.activity.shown[IDLE] == 1

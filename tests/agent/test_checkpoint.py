@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from robustrl.checkpoint import folder as folders
 from robustrl.checkpoint.archive import Archive
@@ -134,6 +136,19 @@ def test_copy_is_complete_or_absent(memory: Shelf, storage: Shelf, monkeypatch: 
     folders.verify(storage.folder(V, 0), frozenset({root}))
 
 
+async def test_two_pods_that_store_the_same_part_at_once_leave_it_whole(memory: Shelf, storage: Shelf) -> None:
+    """A pod and its keeper, on shared storage; both are PID 1 of their containers."""
+    root = made(memory, content=bytes(1 << 20))
+    told: list[str] = []
+    archives = [Archive(memory, storage, told.append) for _ in range(2)]
+    for _ in range(10):
+        await asyncio.gather(*(archive._copy_newest(V) for archive in archives))
+        folders.verify(storage.folder(V, 0), frozenset({root}))
+        assert [entry.name for entry in (storage.root / str(V)).iterdir()] == ["rank-0"]
+        shutil.rmtree(storage.root / str(V))
+    assert set(told) == {""}
+
+
 # The shelf.
 
 
@@ -185,6 +200,47 @@ async def test_peer_with_a_damaged_copy_is_left_for_the_next(memory: Shelf, tmp_
     peers = [(await serve(bad)).model_copy(update={"rank": 0}), (await serve(good)).model_copy(update={"rank": -1})]
     found = await obtain(Wanted(V, frozenset({root}), 0), memory, None, peers)
     assert content(found.path) == b"weights"
+
+
+@pytest.mark.parametrize(
+    ("parts", "file"),
+    [
+        (b"[]", b""),
+        (b"no json", b""),
+        (b'{"rank-0": ["ROOT"]}', b""),
+        (b'{"rank-0": "ROOT"}', b"no manifest"),
+        (b'{"rank-0": "ROOT"}', b"[]"),
+        (b'{"rank-0": "ROOT"}', bytes(1 << 20)),
+    ],
+    ids=["a list", "no JSON", "a strange root", "no manifest", "another manifest", "no end"],
+)
+async def test_peer_that_talks_nonsense_is_left_for_the_next(
+    memory: Shelf, tmp_path: Path, serve: Serve, unused_tcp_port: int, parts: bytes, file: bytes
+) -> None:
+    good = Shelf(tmp_path / "good", 2)
+    root = made(good)
+
+    async def speak_of_parts(_: web.Request) -> web.Response:
+        return web.Response(body=parts.replace(b"ROOT", root.encode()), content_type="application/json")
+
+    async def give(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(64 if len(file) > 99 else 1):
+            await response.write(file)
+        return response
+
+    app = web.Application()
+    app.router.add_get("/checkpoints/{version}", speak_of_parts)
+    app.router.add_get("/checkpoints/{version}/{rank}/{file}", give)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", unused_tcp_port).start()
+    bad = Peer(pod="bad", role=Role.TRAINER, address="127.0.0.1", agent_port=unused_tcp_port, rank=0)
+    peers = [bad, (await serve(good)).model_copy(update={"rank": -1})]
+    found = await obtain(Wanted(V, frozenset({root}), 0), memory, None, peers)
+    assert content(found.path) == b"weights"
+    await runner.cleanup()
 
 
 async def test_storage_is_the_last_resort(memory: Shelf, storage: Shelf, serve: Serve, tmp_path: Path) -> None:

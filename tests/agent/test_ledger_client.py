@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -20,6 +22,7 @@ class Managers(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.answers: list[tuple[int, object]] = [(200, {"step": 1})]
         self.seen: list[tuple[str, object]] = []
+        self.answer_seconds = 0.0
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
@@ -37,6 +40,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.seen.append((self.path, body))
+        time.sleep(self.server.answer_seconds)
         answers = self.server.answers
         status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
         data = json.dumps(answer).encode()
@@ -106,6 +110,30 @@ def test_managers_away_and_back_elsewhere() -> None:
     caller.join(10)
     assert answers == [{"step": 1}]
     second.stop()
+
+
+def test_managers_on_a_dead_machine_are_not_waited_for_once_there_are_others(managers: Managers) -> None:
+    """It answers nothing, and nobody closes its connections. A call alone would wait for `CALL_SECONDS`."""
+    with socket.create_server(("127.0.0.1", 0)) as dead:
+        where = [f"http://127.0.0.1:{dead.getsockname()[1]}"]
+        answers: list[object] = []
+        ledger = Ledger(lambda: where[0], 3)
+        caller = threading.Thread(target=lambda: answers.append(ledger.batch(1, 0, 2)), daemon=True)
+        caller.start()
+        caller.join(2 * module.WATCH_SECONDS)
+        assert caller.is_alive()
+        where[0] = managers.url
+        caller.join(10)
+        assert answers == [{"step": 1}]
+
+
+def test_a_batch_may_take_longer_to_fill_than_a_connection_to_be_made(
+    managers: Managers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.05)
+    managers.answer_seconds = 0.3
+    assert Ledger(lambda: managers.url, 3).batch(1, 0, 2) == {"step": 1}
+    assert len(managers.seen) == 1
 
 
 def test_managers_that_stay_away_end_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -184,3 +186,31 @@ async def test_an_end_is_seen_though_somebody_else_took_its_status() -> None:
     future = process.ended(child.pid)
     child.communicate(b"\n")  # takes the status before the loop sees the end
     assert await asyncio.wait_for(future, 10) == process.STATUS_UNKNOWN
+
+
+@pytest.mark.parametrize("heard_first", [False, True], ids=["cancelled before it is forked", "at the same moment"])
+async def test_a_fork_that_nobody_waits_for_any_more_is_ended(heard_first: bool) -> None:
+    """A promoted rollout loads torch for seconds before it forks, and its epoch may be over by then."""
+    client = WarmWorkerClient([], None)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    client._channel, client._listener = ours, asyncio.create_task(client._listen(ours))
+    asking = asyncio.create_task(client.fork(["train.py"], {}))
+    await asyncio.sleep(0)
+    forked = subprocess.Popen(["sleep", "60"])  # noqa: ASYNC220 - a child as the fork would be
+    if heard_first:
+        client._hear({"id": 0, "pid": forked.pid})
+    asking.cancel()
+    if not heard_first:
+        await asyncio.sleep(0)
+        theirs.send(json.dumps({"id": 0, "pid": forked.pid}).encode())
+    await asyncio.gather(asking, return_exceptions=True)
+    assert asking.cancelled()
+    try:
+        async with asyncio.timeout(10):
+            while not gone(forked.pid):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    finally:
+        forked.kill()
+        theirs.close()
+        await client.close()

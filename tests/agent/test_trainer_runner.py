@@ -12,11 +12,13 @@ import pytest
 
 from robustrl.checkpoint.copier import Copier
 from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
+from robustrl.supervisor import process
+from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.trainer_runner import TrainerRunner
-from robustrl_api.control import Assignment, Child, ChildState
+from robustrl_api.control import UNKILLABLE, Assignment, Child, ChildState
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 from robustrl_api.version import Version
@@ -32,13 +34,13 @@ class FakeWorker(Supervised):
         self.last_lines.append(words)
         self.killed = False
 
-    def end(self, code: int) -> None:
+    def exits(self, code: int) -> None:
         if not self.ended.done():
             self.ended.set_result(code)
 
     def kill(self) -> None:
         self.killed = True
-        self.end(-9)
+        self.exits(-9)
 
 
 class FakeLauncher:
@@ -114,7 +116,7 @@ async def test_which_exit_is_reported(
     runner = await bench.start()
     for worker, end in zip(bench.launcher.workers, ends, strict=True):
         if end is not None:
-            worker.end(end)
+            worker.exits(end)
             await asyncio.sleep(0)
     await bench.until(ChildState.EXITED)
     last = bench.state.child.last_exit
@@ -224,7 +226,7 @@ async def test_trainers_that_hand_over_end_when_their_last_checkpoint_is_elsewhe
     for copier in slow:
         copier.committed(Version(3, 8))
     for worker in bench.launcher.workers:
-        worker.end(HANDED_OVER_STATUS)
+        worker.exits(HANDED_OVER_STATUS)
     if waits:
         await asyncio.sleep(0.05)
         assert bench.state.child.state is ChildState.STARTING
@@ -246,7 +248,83 @@ async def test_a_copy_that_never_ends_holds_the_hand_over_up_for_so_long(
     runner = await bench.start(copiers=[slow])
     slow.committed(Version(3, 8))
     for worker in bench.launcher.workers:
-        worker.end(HANDED_OVER_STATUS)
+        worker.exits(HANDED_OVER_STATUS)
     await bench.until(ChildState.EXITED)
     await runner.stop()
     task.cancel()
+
+
+async def test_no_worker_outlives_its_epoch_though_it_was_only_being_started(tmp_path: Path) -> None:
+    """A second fault comes while the workers of the epoch after the first are being started."""
+    bench = Bench(tmp_path)
+    launch = bench.launcher.launch
+
+    async def slowly(command: Sequence[str], env: Mapping[str, str]) -> Supervised:
+        """The second one starts in the very moment in which the first is ended."""
+        while bench.launcher.workers and not bench.launcher.workers[0].killed:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        return await launch(command, env)
+
+    bench.launcher.launch = slowly  # type: ignore[method-assign]
+    runner = TrainerRunner(bench.config, bench.state, cast(Any, bench.launcher), bench.memory, (), cast(Any, None))
+    await runner.start(ASSIGNMENT)
+    await asyncio.sleep(0.01)
+    await runner.stop()
+    await asyncio.sleep(0.01)
+    assert [worker.killed for worker in bench.launcher.workers] == [True]
+
+
+async def test_workers_that_nobody_looks_after_any_more_are_the_end_of_the_agent(tmp_path: Path) -> None:
+    """It would report for ever that they are being started."""
+    bench = Bench(tmp_path)
+
+    async def unforeseen(command: Sequence[str], env: Mapping[str, str]) -> Supervised:
+        raise KeyError("what nobody had foreseen")
+
+    bench.launcher.launch = unforeseen  # type: ignore[method-assign]
+    runner = TrainerRunner(bench.config, bench.state, cast(Any, bench.launcher), bench.memory, (), cast(Any, None))
+    await runner.start(ASSIGNMENT)
+    async with asyncio.timeout(5):
+        await bench.state.broken.wait()
+    await runner.stop()
+
+
+async def test_what_is_stopped_is_no_failure(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await (await bench.start()).stop()
+    await asyncio.sleep(0.01)
+    assert not bench.state.broken.is_set()
+
+
+async def test_workers_that_sleep_outside_of_any_phase_are_told_of_and_do_not_work(tmp_path: Path) -> None:
+    """A script that hangs before its first phase: there is no lease that could end."""
+    bench = Bench(tmp_path, command=("sleep", "60"))
+    bench.launcher = cast(Any, Launcher(bench.config))
+    runner = TrainerRunner(
+        bench.config, bench.state, cast(Any, bench.launcher), bench.memory, (), cast(Any, None)
+    )  # fmt: skip
+    await runner.start(ASSIGNMENT)
+    try:
+        async with asyncio.timeout(20):
+            while not bench.state.activity.report().asleep_seconds:  # noqa: ASYNC110 - sampled once a second
+                await asyncio.sleep(0.05)
+            assert not await runner.works(0.6)
+            await bench.say("Restore")
+            while bench.state.activity.report().asleep_seconds:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert await runner.works(0.6)
+    finally:
+        await runner.stop()
+
+
+async def test_a_worker_that_a_kill_does_not_end_is_complained_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits in the kernel for its device. No other can begin here, and the trainers must not wait for this pod."""
+    monkeypatch.setattr(process, "UNKILLABLE_SECONDS", 0.05)
+    bench = Bench(tmp_path)
+    runner = await bench.start()
+    monkeypatch.setattr(bench.launcher.workers[1], "kill", lambda: None)
+    await asyncio.wait_for(runner.stop(), 5)
+    assert bench.state.complaint is not None
+    assert bench.state.complaint.reason == UNKILLABLE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest_asyncio
 from aiohttp import web
 from tests.weightsync.source_process import sealed
 
+from robustrl.engines.adapter import EngineError
 from robustrl.supervisor.managers_client import ManagersClient
 from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.weight_follower import WeightFollower
@@ -59,8 +61,12 @@ class Engine:
     def __init__(self) -> None:
         self.version, self.given = "", b""
         self.told = asyncio.Event()
+        self.trouble: list[Exception] = []
+        """What comes of the next tries to give it weights."""
 
     async def apply_weights(self, folder: Path, version: str) -> None:
+        if self.trouble:
+            raise self.trouble.pop()
         self.given, self.version = (folder / "model.safetensors").read_bytes(), version
         self.told.set()
 
@@ -105,10 +111,21 @@ async def followed(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Simple
     publisher = Publisher(client, "127.0.0.1", 0, 256 * 1024)
     await publisher.start()
     follower = WeightFollower(client, publisher, tmp_path)
-    following = asyncio.create_task(follower.run(cast(Any, engine)))
-    yield SimpleNamespace(managers=managers, engine=engine, follower=follower)
-    following.cancel()
-    await asyncio.gather(following, return_exceptions=True)
+    lives: list[asyncio.Task[None]] = []
+
+    def begin_life(engine: Engine) -> None:
+        lives.append(asyncio.create_task(follower.run(cast(Any, engine))))
+
+    async def end_life() -> None:
+        lives[-1].cancel()
+        await asyncio.gather(lives[-1], return_exceptions=True)
+        follower.engine_lost()
+
+    begin_life(engine)
+    yield SimpleNamespace(
+        managers=managers, engine=engine, follower=follower, begin_life=begin_life, end_life=end_life, folder=tmp_path
+    )
+    await end_life()
     follower.close()
     await (await publisher.ready()).close()
     await client.close()
@@ -141,3 +158,70 @@ async def test_unchanged_weights_of_the_next_step_are_not_sent_again(followed: S
     metrics = followed.follower.metrics
     assert (metrics["weight_bytes_verified_total"], metrics["weight_bytes_skipped_total"]) == (SIZE, SIZE)
     assert (metrics["weight_syncs_total"], metrics["weight_strikes_total"]) == (2, 0)
+
+
+async def test_what_was_pulled_while_there_was_no_engine_is_given_to_the_next_and_not_pulled_again(
+    followed: SimpleNamespace, source: Any
+) -> None:
+    followed.managers.announce(1, 1, source(1, 1))
+    while followed.follower._underway is None:  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.01)
+    await followed.end_life()
+    await asyncio.wait({followed.follower._underway.task}, timeout=30)
+    restarted = Engine()
+    followed.begin_life(restarted)
+    await restarted.serves("1.1")
+    assert followed.follower.metrics["weight_syncs_total"] == 1
+
+
+@pytest.mark.parametrize("trouble", [EngineError("busy"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no text")])
+async def test_an_engine_that_refuses_its_first_weights_is_given_them_again(
+    followed: SimpleNamespace, source: Any, trouble: Exception
+) -> None:
+    followed.managers.announce(1, 1, source(1, 1))
+    await followed.engine.serves("1.1")
+    await followed.end_life()
+    restarted = Engine()
+    restarted.trouble = [trouble]
+    followed.begin_life(restarted)
+    await restarted.serves("1.1")
+
+
+async def test_names_that_are_no_addresses_do_not_keep_weights_away(followed: SimpleNamespace, source: Any) -> None:
+    followed.managers.announce(1, 1, source(1, 1))
+    followed.managers.current["holders"] = ["nobody", "10.0.0.1:99999", ":1"]
+    await followed.engine.serves("1.1")
+
+
+@pytest.mark.parametrize("newest", [(3, 9), (2, 9)], ids=["next-epoch", "two-versions-on"])
+async def test_a_pull_past_its_middle_ends_when_nobody_holds_its_version_any_more(
+    followed: SimpleNamespace, source: Any, newest: tuple[int, int]
+) -> None:
+    followed.managers.announce(2, 7, source(2, 7, "stop", 15))
+    await asyncio.sleep(1.0)
+    followed.managers.announce(2, 8, source(2, 8))
+    await asyncio.sleep(0.5)
+    assert followed.engine.version == "", "more than half is here"
+    followed.managers.announce(*newest, source(*newest))
+    async with asyncio.timeout(10):  # a source that hangs is waited for longer
+        await followed.engine.serves(f"{newest[0]}.{newest[1]}")
+
+
+async def test_weights_for_which_there_is_no_room_come_when_there_is(followed: SimpleNamespace, source: Any) -> None:
+    port = source(1, 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 2, limits[1]))
+    try:
+        followed.managers.announce(1, 1, port)
+        await asyncio.sleep(1.0)
+        assert list(followed.folder.glob("*/*.safetensors")) == [], "nothing is begun that there is no room for"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    await followed.engine.serves("1.1")
+
+
+async def test_two_versions_at_a_time_take_room(followed: SimpleNamespace, source: Any) -> None:
+    for step in (1, 2, 3):
+        followed.managers.announce(1, step, source(1, step))
+        await followed.engine.serves(f"1.{step}")
+    assert sorted(folder.name for folder in followed.folder.iterdir() if folder.is_dir()) == ["1.2", "1.3"]

@@ -129,6 +129,26 @@ async def test_counters_of_an_engine_that_hangs_are_not_waited_for_as_long_as_ot
     await server.close()
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"sglang:num_running_reqs NaN\n",
+        b"sglang:num_running_reqs +Inf\n",
+        b'sglang:num_running_reqs{a="b", ="c"} 1\n',
+        b"sglang:num_running_reqs one\n",
+        b"\xff\xfe",
+    ],
+)
+async def test_counters_that_make_no_sense_are_the_engine_s_failure(engine, body):
+    async def nonsense(request: web.Request) -> web.Response:
+        return web.Response(body=body, content_type="text/plain", charset="utf-8")
+
+    server = await _liar("/metrics", nonsense)
+    with pytest.raises(EngineError, match="/metrics"):
+        await EngineAdapter(str(server.make_url("")), engine.session).counters()
+    await server.close()
+
+
 def test_the_adapter_does_not_load_torch():
     code = "import sys, robustrl.engines.adapter; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -53,6 +53,45 @@ async def test_a_stop_token_ends_the_answer_and_is_part_of_it(engine):
     assert answer["meta_info"]["finish_reason"] == {"type": "stop", "matched": stop}
 
 
+async def test_a_top_k_beyond_every_vocabulary_restricts_nothing(engine):
+    """It ended the scheduler, and with it the engine and everybody's requests."""
+    seeded = {"sampling_seed": 3}
+    answer = await engine.generate([5, 6], params={**seeded, "top_k": 2**70})
+    assert answer["output_ids"] == (await engine.generate([5, 6], params=seeded))["output_ids"]
+
+
+async def test_logits_that_are_no_numbers_fail_the_request_with_the_reason_and_nobody_else(engine):
+    """An answer with NaN is no JSON, and a log-probability that is none would spoil the training."""
+
+    class Diverges(torch.nn.Module):
+        def forward(self, ids):
+            logits = torch.nn.functional.one_hot(ids, 16).float()
+            return logits.masked_fill((ids == 7)[:, :, None], float("nan"))
+
+    engine.scheduler.model = Diverges()
+    ask = {"sampling_params": {"max_new_tokens": 4, "temperature": 0}, "return_logprob": True}
+    (status, refused), well = await asyncio.gather(
+        engine.post("/generate", input_ids=[1, 7], **ask), engine.generate([3], params={"temperature": 0})
+    )
+    assert status == 500
+    assert "logits after 2 tokens" in refused["error"]["message"]
+    assert well["output_ids"] == [3] * 8
+    assert (await engine.get("/health"))[0] == 200
+    assert engine.scheduler.stats.num_running_reqs == 0
+
+
+async def test_a_temperature_next_to_nothing_is_greedy(engine):
+    """Logits divided by it would be no numbers."""
+    tiny = await engine.generate([3, 1], params={"temperature": 1e-310}, return_logprob=True)
+    assert tiny["output_ids"] == (await engine.generate([3, 1], params={"temperature": 0}))["output_ids"]
+
+
+async def test_a_slow_down_without_end_is_refused(engine):
+    """It ended the scheduler, and with it the engine."""
+    assert (await engine.post("/slow_down", forward_sleep_time=1e300))[0] == 400
+    assert (await engine.get("/health"))[0] == 200
+
+
 async def test_the_context_bounds_the_answer(engine):
     answer = await engine.generate([1] * 30, params={"max_new_tokens": 100})
     assert len(answer["output_ids"]) == 2
@@ -95,6 +134,7 @@ async def test_greedy_takes_the_likeliest_and_top_k_1_agrees(engine):
         {"input_ids": [99]},
         {"input_ids": [1] * 32},
         {"input_ids": [1], "sampling_params": {"min_p": 0.1}},
+        {"input_ids": [1], "sampling_params": {"temperature": float("inf")}},
         {"input_ids": [1], "sampling_params": {"max_new_tokens": 0}},
     ],
 )

@@ -58,11 +58,20 @@ async def test_an_answer_is_read_with_every_version_that_drew_it(extra, versions
         says({"output_ids": [3, 4], "meta_info": META}),
         says({"output_ids": [3], "meta_info": {**META, "finish_reason": None}}),
         says({"output_ids": [3], "meta_info": {**META, "output_token_logprobs": [[None, 3, None]]}}),
+        says({"output_ids": [3], "meta_info": {**META, "output_token_logprobs": [[float("nan"), 3, None]]}}),
+        says({"output_ids": [3], "meta_info": {**META, "output_token_logprobs": [[float("-inf"), 3, None]]}}),
+        says({"output_ids": [float("inf")], "meta_info": META}),
     ],
 )
 async def test_an_answer_that_is_no_use_is_the_engine_s_failure(handler):
     with pytest.raises(EngineFailure):
         await ask(handler, timeout=0.3)
+
+
+async def test_what_an_ill_engine_says_is_told_in_short():
+    with pytest.raises(EngineFailure, match=r"HTTP 500: .*no numbers") as failed:
+        await ask(says({"error": {"message": "the logits are no numbers" + "x" * 9000}}, 500))
+    assert len(str(failed.value)) < 500
 
 
 async def test_a_refused_request_is_not_the_engine_s_failure():

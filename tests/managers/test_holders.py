@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from pydantic import ValidationError
 
@@ -83,3 +85,27 @@ def test_holder_that_two_have_quarantined_is_named_to_nobody_until_they_forgive(
 
 def accusing(address: str, *quarantined: str) -> HolderMessage:
     return HolderMessage(address=address, chunk_count=8, have="ff", quarantined=quarantined)
+
+
+@pytest.mark.parametrize("address", ["", "nobody", "10.0.0.1:0", "10.0.0.1:99999", ":8400"])
+def test_a_holder_without_an_address_is_refused(address: str) -> None:
+    with pytest.raises(ValidationError):
+        message(address)
+
+
+def test_a_holder_that_says_it_has_more_chunks_than_there_are_harms_nobody() -> None:
+    holders = Holders(Clock())
+    holders.announce(ROOT, HolderMessage(address="6.6.6.6:6", chunk_count=4096, have="ff" * 512))
+    assert holders.announce(ROOT, message("1.1.1.1:1", "00"))["holders"][0]["have"] == "ff"
+
+
+def test_a_thousand_pullers_that_tell_twice_a_second_leave_the_managers_time_for_others() -> None:
+    clock, holders = Clock(), Holders()
+    names = [f"10.0.{number // 250}.{number % 250}:8400" for number in range(1000)]
+    for name in names:
+        holders.announce(ROOT, message(name))
+    began = time.process_time()
+    for name in names:
+        clock.now += 0.0005
+        holders.announce(ROOT, message(name))
+    assert time.process_time() - began < 0.5, "half a second has passed for them"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 
 import pytest
 
-from robustrl.managers import rollout_manager
+from robustrl.managers import groups, rollout_manager
+from robustrl.managers.groups import SampleId
 from robustrl.managers.holders import HolderMessage
+from robustrl.managers.ledger import Ledger
 from robustrl.managers.refusal import Fenced, Refused
-from robustrl.managers.request_manager import RolloutsFail
+from robustrl.managers.request_manager import RequestManager, RolloutsFail
 from robustrl_api.version import Version
 
 
@@ -298,6 +301,34 @@ async def test_a_rollout_that_raises_twice_is_run_again_from_its_saved_turns(sta
     assert job.managers.requests.error is None
 
 
+async def _waits_for_what_is_cancelled():
+    tool = asyncio.ensure_future(asyncio.sleep(60))
+    tool.cancel()
+    await tool
+
+
+async def _exits():
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("ends", [_waits_for_what_is_cancelled, _exits])
+async def test_a_rollout_that_ends_otherwise_than_by_an_exception_costs_no_worker(start_job, ends):
+    seen: set[str] = set()
+
+    async def strange(prompt, episode):
+        await episode.generate(max_new_tokens=1)
+        if str(episode.sample) not in seen:
+            seen.add(str(episode.sample))
+            await ends()
+        return 1.0
+
+    job = await start_job(rollout=strange)
+    await job.announce("0.0")
+    job.engine("a")
+    assert await job.batch(0, 0) is not None
+    assert job.managers.requests.error is None
+
+
 async def test_a_turn_is_drawn_anew_when_what_precedes_it_changed(start_job):
     observed = iter([[3], [4]] + [[5]] * 100)
     crashed = []
@@ -346,6 +377,50 @@ async def test_rollouts_that_only_fail_end_the_managers(start_job):
     job.engine("a")
     with pytest.raises(RolloutsFail, match=r"8 groups in a row failed.*KeyError"):
         await asyncio.wait_for(job.work, 20)
+
+
+async def test_rollouts_that_worked_before_wait_for_the_service_that_they_ask(start_job):
+    """A reward model's pod is replaced, which takes longer than eight groups take to fail."""
+    away = asyncio.Event()
+
+    async def asks(prompt, episode):
+        await episode.generate(max_new_tokens=1)
+        if away.is_set():
+            raise ConnectionError("the reward model is away")
+        return 0.0
+
+    job = await start_job(rollout=asks, steps=100)
+    await job.announce("0.0")
+    job.engine("a")
+    await job.until(lambda: len(job.fake("a").seen) == 2 * 2 * 3)
+    await asyncio.sleep(0.1)
+    away.set()
+    await job.train(0, 0)
+    job.engine("a", "0.1")
+    await job.until(lambda: job.managers.requests._failed_in_a_row >= 8, 30)
+    assert not job.work.done()
+    away.clear()
+    await job.train(0, 1)
+    job.engine("a", "0.2")
+    assert await job.batch(0, 2, wait=30) is not None
+    assert (await job.managers.audit())["ok"]
+
+
+@pytest.mark.parametrize(("worked", "after_seconds"), [(True, 600.0), (False, 0.0)])
+async def test_how_long_rollouts_may_fail(config, worked, after_seconds):
+    ledger, now, reasons = Ledger(config.ledger), 0.0, []
+    if worked:
+        await ledger.run(lambda db: db.execute("INSERT INTO groups (prompt_index, state) VALUES (0, 'consumed')"))
+    requests = RequestManager(ledger, config, on_hopeless=reasons.append, clock=lambda: now)
+    await requests.load()
+    for index in range(1, 20):
+        now = after_seconds * (index == 19)
+        await ledger.run(lambda db, index=index: groups.start(db, index, 1))
+        await requests.fail(SampleId(index, 0), "away")
+        assert bool(reasons) is (index >= (19 if worked else 8))
+    assert "19 groups in a row failed; the last: away" in str(reasons[-1])
+    assert 5 <= requests.pause_seconds() <= 10
+    await ledger.close()
 
 
 async def test_a_prompt_without_tokens_is_told_what_it_lacks(start_job):

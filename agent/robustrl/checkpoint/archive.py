@@ -67,8 +67,12 @@ class Archive(Copier):
     def _copy(self, version: Version, storage: Shelf) -> None:
         for source in self._memory.copies(version):
             target = storage.folder(version, _rank(source))
-            if not target.exists():
-                folder.copy(source, target)
+            try:
+                if not target.exists():
+                    folder.copy(source, target)
+            except OSError:
+                if not target.exists():  # else another pod was faster with its copy
+                    raise
 
 
 def _rank(path: Path) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import aiohttp
 
-from robustrl.checkpoint.folder import MANIFEST, READ_BYTES, BadCopy, put_in_place, read_manifest, verify
+from robustrl.checkpoint.folder import MANIFEST, READ_BYTES, BadCopy, make_beside, put_in_place, read_manifest, verify
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.control import Peer
 from robustrl_api.version import Version
@@ -25,6 +24,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 2.0
 STALL_SECONDS = 5.0
+LONGEST_MANIFEST_BYTES = 16 << 20
 
 
 class NoCopy(Exception):
@@ -95,7 +95,7 @@ async def _from_peers(wanted: Wanted, memory: Shelf, peers: Sequence[Peer], prob
         for peer in peers:
             try:
                 return Found(await _fetch(calls, wanted, memory, peer), "peer", peer.pod)
-            except (aiohttp.ClientError, TimeoutError, BadCopy, OSError) as error:
+            except (aiohttp.ClientError, TimeoutError, BadCopy, OSError, ValueError) as error:
                 problems.append(f"{peer.pod}: {error or type(error).__name__}")
     return None
 
@@ -103,8 +103,10 @@ async def _from_peers(wanted: Wanted, memory: Shelf, peers: Sequence[Peer], prob
 async def _fetch(calls: aiohttp.ClientSession, wanted: Wanted, memory: Shelf, peer: Peer) -> Path:
     async with calls.get(_url(peer, wanted.version)) as response:
         response.raise_for_status()
-        parts: dict[str, str] = await response.json()
-    part = next((part for part, root in parts.items() if root in wanted.roots), None)
+        parts = await response.json()
+    if not isinstance(parts, dict):
+        raise BadCopy("it does not speak of checkpoints")
+    part = next((str(part) for part, root in parts.items() if str(root) in wanted.roots), None)
     if part is None:
         raise BadCopy("it does not hold that checkpoint")
     target = memory.folder(wanted.version, wanted.rank)
@@ -124,29 +126,33 @@ async def download(
     """Fetch a part of a checkpoint from a peer's memory; `target` appears complete and verified, or not at all.
 
     Raises:
-        BadCopy: what came is not one of `roots`.
+        BadCopy: what it has is not one of `roots`, or more than it should be.
         aiohttp.ClientError, TimeoutError: the peer is gone, or stalls.
         OSError: there is no room.
     """
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    temporary.mkdir(parents=True)
+    temporary = make_beside(target)
     url = f"{_url(peer, version)}/{part}"
     try:
-        await _file(calls, f"{url}/{MANIFEST}", temporary / MANIFEST)
-        for entry in read_manifest(temporary).files:
-            await _file(calls, f"{url}/{entry.name}", temporary / entry.name)
+        await _file(calls, f"{url}/{MANIFEST}", temporary / MANIFEST, LONGEST_MANIFEST_BYTES)
+        manifest = read_manifest(temporary)
+        if manifest.root not in roots:
+            raise BadCopy("it holds another checkpoint than the one committed")
+        for entry in manifest.files:
+            await _file(calls, f"{url}/{entry.name}", temporary / entry.name, entry.size_bytes)
         await asyncio.to_thread(verify, temporary, roots)
         put_in_place(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-async def _file(calls: aiohttp.ClientSession, url: str, path: Path) -> None:
+async def _file(calls: aiohttp.ClientSession, url: str, path: Path, most_bytes: int) -> None:
     async with calls.get(url) as response:
         response.raise_for_status()
         with path.open("wb") as stream:
             async for block in response.content.iter_chunked(READ_BYTES):
                 stream.write(block)
+                if stream.tell() > most_bytes:
+                    raise BadCopy(f"{path.name} has more than its {most_bytes} bytes")
 
 
 def _url(peer: Peer, version: Version) -> str:

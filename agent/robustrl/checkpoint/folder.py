@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,20 +116,28 @@ def verify(folder: Path, roots: frozenset[str]) -> Manifest:
 
 def copy(source: Path, target: Path) -> None:
     """Copy a sealed folder so that `target` appears complete or not at all, durably."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    for entry in source.iterdir():
-        shutil.copyfile(entry, temporary / entry.name)
-        _sync(temporary / entry.name)
-    put_in_place(temporary, target)
+    temporary = make_beside(target)
+    try:
+        for entry in source.iterdir():
+            shutil.copyfile(entry, temporary / entry.name)
+            _sync(temporary / entry.name)
+        put_in_place(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     _sync(target.parent)
+
+
+def make_beside(target: Path) -> Path:
+    """An empty folder to fill. The name is nobody else's: on shared storage each agent is its own machine's PID 1."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    temporary.mkdir(parents=True)
+    return temporary
 
 
 def put_in_place(temporary: Path, target: Path) -> None:
     """Give a finished folder its name; one that is there already is replaced."""
     if target.exists():
-        shutil.rmtree(target)
+        shutil.rmtree(target, ignore_errors=True)  # perhaps by somebody else at this moment
     temporary.rename(target)
 
 

@@ -122,13 +122,13 @@ class EngineAdapter:
             raise EngineError(f"{self._url}/metrics: HTTP {status}")
         try:
             totals = _totals(text)
-        except ValueError as error:
-            raise EngineError(f"{self._url}/metrics: not a Prometheus exposition: {error}") from error
-        return EngineCounters(
-            generation_tokens_total=int(totals.get("sglang:generation_tokens_total", 0)),
-            running=int(totals.get("sglang:num_running_reqs", 0)),
-            queued=int(totals.get("sglang:num_queue_reqs", 0)),
-        )
+            return EngineCounters(
+                generation_tokens_total=int(totals.get("sglang:generation_tokens_total", 0)),
+                running=int(totals.get("sglang:num_running_reqs", 0)),
+                queued=int(totals.get("sglang:num_queue_reqs", 0)),
+            )
+        except Exception as error:  # its parser has no error of its own: noise ends it by whatever comes first
+            raise EngineError(f"{self._url}/metrics: not a Prometheus exposition: {error!r}") from error
 
     async def _confirm(self, version: str) -> None:
         live = await self.version()
@@ -151,7 +151,7 @@ class EngineAdapter:
         more."""
         try:
             answer = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict) or (status != 200 and "success" not in answer):
             raise EngineError(f"{self._url}{path}: HTTP {status}: {text[:500]}")
@@ -166,7 +166,7 @@ class EngineAdapter:
                 return response.status, await response.text()
         except TimeoutError as error:
             raise EngineError(f"{self._url}{path}: no answer within {timeout:g} s") from error
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, ValueError) as error:  # a connection that ends, or bytes that are no text
             raise EngineError(f"{self._url}{path}: {error or type(error).__name__}") from error
 
 

@@ -113,11 +113,14 @@ class AgentWorkers:
                 raise  # the ledger's trouble, not the rollout's: the managers end and start again
             except NoEngine as error:
                 log.info("episode %s waits for an engine: %s", sample, error)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError, SystemExit) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
                 failures += 1
                 log.warning("episode %s raised (%d of %d)", sample, failures, _ATTEMPTS, exc_info=True)
                 if failures >= _ATTEMPTS:
                     await self._requests.fail(sample, f"rollout of {sample}: {_describe(error)}")
+                    await asyncio.sleep(self._requests.pause_seconds())
                     return
             else:
                 await self._requests.finish(trajectory)
@@ -153,13 +156,19 @@ class AgentWorkers:
         return await self._rollouts.generate(request, deadline)
 
 
+def _is_cancelled() -> bool:
+    """Whether this worker is to end. Else it was something that the user's function waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def _tokens(prompt: Any) -> list[int]:
     if not isinstance(prompt, Mapping) or "tokens" not in prompt:
         raise TypeError(f"a prompt must be a mapping with 'tokens', not {prompt!r:.200}")
     return list(prompt["tokens"])
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "TimeoutError: the episode took longer than episodeTimeoutSeconds"
     return f"{type(error).__name__}: {error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,6 +37,10 @@ class EngineAnswer:
     text: str = ""
 
 
+MAX_REFUSAL_BYTES = 300
+"""Of an answer that is no answer; it goes into a log line."""
+
+
 class EngineClient(Protocol):
     """How the managers reach engines; tests put their own in its place."""
 
@@ -64,14 +69,16 @@ class HttpEngineClient:
         if status == 400:
             raise RequestRejected(str(answer))
         if status != 200:
-            raise EngineFailure(f"{url}: HTTP {status}")
+            raise EngineFailure(f"{url}: HTTP {status}: {answer}")
         return _parse(url, answer)
 
     async def _post(self, url: str, body: dict[str, Any], timeout_seconds: float) -> tuple[int, Any]:
         limit = aiohttp.ClientTimeout(total=timeout_seconds)
         async with self._session.post(url, json=body, timeout=limit) as response:
+            if response.status in (200, 400):
+                return response.status, await response.json()
             # An engine that dies mid-way may answer 5xx with any content.
-            return response.status, await response.json() if response.status in (200, 400) else None
+            return response.status, (await response.content.read(MAX_REFUSAL_BYTES)).decode(errors="replace")
 
 
 def _parse(url: str, answer: Any) -> EngineAnswer:
@@ -83,8 +90,10 @@ def _parse(url: str, answer: Any) -> EngineAnswer:
         versions = [str(span["version"]) for span in spans]
         reason = str(meta["finish_reason"]["type"])
         text = str(answer.get("text") or "")
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise EngineFailure(f"{url}: an answer without {error}") from error
+    if not all(map(math.isfinite, logprobs)):
+        raise EngineFailure(f"{url}: a log-probability that is no number")
     if len(logprobs) != len(tokens):
         raise EngineFailure(f"{url}: {len(tokens)} tokens with {len(logprobs)} log-probabilities")
     return EngineAnswer(tokens, logprobs, versions, reason, text)

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+import weightsync
+from weightsync.manifest import MOST_CHUNKS
 from weightsync.swarm import chunk_set
 from weightsync.swarm.directory import Announcement, Coverage, Directory
 from weightsync.swarm.peer import Peer
@@ -19,10 +21,14 @@ from weightsync.swarm.peer import Peer
 TTL_SECONDS = 15.0
 """Holders announce themselves every few seconds."""
 NAMED_HOLDERS = 32
-MOST_CHUNKS = 1 << 17
 
 
-Address = Annotated[str, Field(min_length=3, max_length=300)]
+def _address(text: str) -> str:
+    weightsync.Address.parse(text)
+    return text
+
+
+Address = Annotated[str, Field(max_length=300), AfterValidator(_address)]
 
 
 class HolderMessage(BaseModel):
@@ -57,7 +63,7 @@ class Holders:
         size = message.chunk_count
         return {
             "holders": [
-                {"address": other.name, "host": other.host, "have": chunk_set.to_bytes(chunks, size).hex()}
+                {"address": other.name, "host": other.host, "have": _bitmap(chunks, size)}
                 for other, chunks in found.items()
             ]
         }
@@ -69,3 +75,8 @@ class Holders:
     def coverage(self, root: str) -> Coverage:
         """How well a version is spread over the rollouts."""
         return self._directory.coverage(self._clock(), root)
+
+
+def _bitmap(chunks: chunk_set.ChunkSet, size: int) -> str:
+    """As many bits as the asker has chunks: who announced more has announced something else."""
+    return chunk_set.to_bytes(chunks & chunk_set.full(size), size).hex()

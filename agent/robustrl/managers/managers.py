@@ -45,7 +45,7 @@ class Managers:
         self._wall_clock = wall_clock
         self._hopeless: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ledger = Ledger(config.ledger)
-        self.requests = RequestManager(self.ledger, config, on_hopeless=self._give_up)
+        self.requests = RequestManager(self.ledger, config, on_hopeless=self._give_up, clock=clock)
         self.versions = Versions(self.ledger, self._on_version, clock)
         self.rollouts = RolloutManager(
             client,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +26,10 @@ from robustrl.managers.pulse import Pulse, within
 log = logging.getLogger(__name__)
 
 _FAILED_GROUPS_IN_A_ROW = 8
+_PATIENCE_SECONDS = 600.0
+"""For so long may all rollouts fail that have worked before: a service that they ask is away, as while its pod is
+replaced."""
+_PAUSE_SECONDS = (0.1, 10.0)
 
 
 class RolloutsFail(Exception):
@@ -44,12 +50,20 @@ class RequestManager:
 
     Args:
         on_hopeless: called with the reason once rollouts fail and fail.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, ledger: Ledger, config: ManagerConfig, *, on_hopeless: Callable[[RolloutsFail], None]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        config: ManagerConfig,
+        *,
+        on_hopeless: Callable[[RolloutsFail], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._ledger = ledger
         self._config = config
-        self._on_hopeless = on_hopeless
+        self._on_hopeless, self._clock = on_hopeless, clock
         self._queue: deque[SampleId] = deque()
         self._resumed: frozenset[SampleId] = frozenset()
         self._starting = asyncio.Lock()
@@ -57,7 +71,9 @@ class RequestManager:
         self._ready = Pulse()  # a group became ready
         self._next_index = 0
         self._failed = 0
+        self._have_worked = False
         self._failed_in_a_row = 0
+        self._failing_since = 0.0
         self._published_step = 0
         self.next_step = 0
         self.error: str | None = None
@@ -69,6 +85,8 @@ class RequestManager:
         self._resumed = frozenset(unfinished)
         counts = await self._ledger.run(groups.counts)
         self._next_index, self._failed = counts.next_index, counts.failed
+        states = await self._ledger.run(groups.by_state)
+        self._have_worked = any(states[state] for state in ("ready", "leased", "consumed"))
         self.next_step = await self._ledger.run(batches.next_step)
         self.error = await self._ledger.run(groups.last_error)
 
@@ -100,7 +118,7 @@ class RequestManager:
 
     async def finish(self, trajectory: Trajectory) -> None:
         if await self._ledger.run(lambda db: groups.finish(db, trajectory)):
-            self._failed_in_a_row = 0
+            self._failed_in_a_row, self._have_worked = 0, True
             self._ready.fire()
 
     async def fail(self, sample: SampleId, error: str) -> None:
@@ -112,10 +130,22 @@ class RequestManager:
         self._queue = deque(waiting for waiting in self._queue if waiting.prompt_index != index)
         self.error = error
         self._failed += 1
+        self._failing_since = self._failing_since if self._failed_in_a_row else self._clock()
         self._failed_in_a_row += 1
         self._room.fire()
-        if self._failed_in_a_row >= _FAILED_GROUPS_IN_A_ROW:
+        if self._is_hopeless():
             self._on_hopeless(RolloutsFail(f"{self._failed_in_a_row} groups in a row failed; the last: {error}"))
+
+    def pause_seconds(self) -> float:
+        """How long whoever has given a group up waits before the next one: what makes all of them fail would only use
+        up prompts."""
+        first, longest = _PAUSE_SECONDS
+        return min(longest, first * 2.0 ** min(self._failed_in_a_row, 10)) * random.uniform(0.5, 1.0)
+
+    def _is_hopeless(self) -> bool:
+        """Whether the user's function cannot be right, or what it needs does not come back."""
+        long = self._clock() - self._failing_since >= _PATIENCE_SECONDS
+        return self._failed_in_a_row >= _FAILED_GROUPS_IN_A_ROW and (long or not self._have_worked)
 
     def _may_start(self) -> bool:
         config = self._config

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 
 import aiohttp
-from pydantic import ValidationError
 
 from robustrl.node.exposition import Page
 from robustrl.node.gpu_watch import GpuWatch
@@ -71,11 +70,16 @@ class NodeAgent:
     # Looking.
 
     async def _look(self, session: aiohttp.ClientSession) -> None:
+        """Scrapes come more and more seldom while they fail; the pods' processor time is looked at all the same."""
+        seconds, problem, due = asyncio.get_running_loop().time, "", 0.0
         while True:
-            problem = await self._scrape(session) if self._settings.exporter_url else ""
+            if self._settings.exporter_url and seconds() >= due:
+                problem = await self._scrape(session)
+                failures = self._scrape_failures
+                due = seconds() + _delay(self._interval, failures) if failures else 0.0
             self._report = NodeReport(node=self._settings.node, problem=problem[:500], pods=await self._readings())
             self._looked.set()
-            await asyncio.sleep(_delay(self._interval, self._scrape_failures))
+            await asyncio.sleep(_delay(self._interval, 0))
 
     async def _scrape(self, session: aiohttp.ClientSession) -> str:
         """Take the exporter's page; otherwise why there is none."""
@@ -139,10 +143,11 @@ class NodeAgent:
             ) as response:
                 text = await response.text()
                 if response.status == 200:
+                    assignment = read_message(NodeAssignment, text)
                     self._post_failures = 0
-                    return read_message(NodeAssignment, text)
+                    return assignment
                 self._note_failure(f"{response.status} {text[:300]}")
-        except (aiohttp.ClientError, TimeoutError, OSError, ValidationError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             self._note_failure(str(error) or type(error).__name__)
         return None
 

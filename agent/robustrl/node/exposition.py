@@ -18,6 +18,8 @@ from prometheus_client.samples import Sample
 PREFIX = "DCGM_FI_"
 STARTED = "process_start_time_seconds"
 MAX_WATTS, MAX_CELSIUS, MAX_XID = 100_000.0, 1_000.0, 65_535
+MAX_GPU, MAX_INSTANCE = 128, 16
+"""Characters, as many as a report may hold; a UUID has 40."""
 
 Labels = Mapping[str, str]
 
@@ -112,7 +114,7 @@ def parse(text: str) -> Page:
     gathered = _Gathered()
     for sample in _samples(text):
         if sample.name == STARTED:
-            gathered.started = sample.value
+            gathered.started = sample.value if math.isfinite(sample.value) else None
         elif sample.name.startswith(PREFIX):
             _gather(gathered, sample)
     return Page(tuple(gathered.gpus[key] for key in sorted(gathered.gpus)), gathered.host, gathered.started)
@@ -128,12 +130,12 @@ def _samples(text: str) -> Iterable[Sample]:
 
 def _gather(page: _Gathered, sample: Sample) -> None:
     labels = sample.labels
-    gpu = _first(labels, "UUID", "uuid")
-    if not gpu:
+    gpu, instance = _first(labels, "UUID", "uuid"), labels.get("GPU_I_ID", "")
+    if not gpu or len(gpu) > MAX_GPU or len(instance) > MAX_INSTANCE:
         # Such as the links between GPUs, which have labels of their own.
         return
     page.host = page.host or _first(labels, "hostname", "Hostname")
-    key = (gpu, labels.get("GPU_I_ID", ""))
+    key = (gpu, instance)
     reading = page.gpus.get(key) or GpuReading(*key)
     pod = _pod(labels)
     if pod is not None:

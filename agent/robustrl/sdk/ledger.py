@@ -2,7 +2,8 @@
 
 The managers may be away for a while, because a manager restarts alone, and may come back at another address. So each
 call is repeated, with bounded and jittered delays and after asking the agent where they are now, until a deadline that
-is far longer than such a restart. A refusal is final.
+is far longer than such a restart. A refusal is final. A machine that lost its power answers nothing, not even that it
+is gone: while a call waits for its answer, the agent is asked whether the managers are elsewhere by now.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import selectors
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +20,8 @@ from urllib.parse import urlsplit
 
 AWAY_SECONDS = 600.0
 CALL_SECONDS = 30.0
+CONNECT_SECONDS = 3.0
+WATCH_SECONDS = 0.5
 LOG_SECONDS = 5.0
 RETRY_SECONDS = (0.02, 1.0)
 
@@ -41,6 +45,7 @@ class Ledger:
         self._locate = locate
         self._epoch = epoch
         self._connection: http.client.HTTPConnection | None = None
+        self._address = ""
 
     def join(self, rank: int, world_size: int, pod: str) -> dict[str, Any]:
         """Enter the epoch. Older epochs are fenced from here on; the answer says where to start."""
@@ -92,15 +97,39 @@ class Ledger:
             delay = min(2 * delay, RETRY_SECONDS[1])
 
     def _once(self, path: str, body: str) -> tuple[int, Any]:
-        if self._connection is None:
-            address = urlsplit(self._locate()).netloc
-            if not address:
-                raise OSError("there are no managers now")
-            self._connection = http.client.HTTPConnection(address, timeout=CALL_SECONDS)
-        self._connection.request("POST", path, body, {"Content-Type": "application/json"})
-        response = self._connection.getresponse()
+        connection = self._connected()
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        connection.sock.settimeout(CALL_SECONDS)
+        self._await_answer(connection)
+        response = connection.getresponse()
         data = response.read()
         return response.status, json.loads(data) if data else None
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is None:
+            self._address = self._located()
+            if not self._address:
+                raise OSError("there are no managers now")
+            self._connection = http.client.HTTPConnection(self._address, timeout=CONNECT_SECONDS)
+        return self._connection
+
+    def _located(self) -> str:
+        return urlsplit(self._locate()).netloc
+
+    def _await_answer(self, connection: http.client.HTTPConnection) -> None:
+        """Until there is something to read.
+
+        Raises:
+            OSError: the managers are elsewhere by now, or there is no answer in time.
+        """
+        deadline = time.monotonic() + CALL_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection.sock, selectors.EVENT_READ)
+            while not selector.select(WATCH_SECONDS):
+                if self._located() != self._address:
+                    raise OSError(f"the managers are not at {self._address} any more")
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"no answer for {CALL_SECONDS:.0f} s")
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -16,16 +16,21 @@ Clock = Callable[[], float]
 KNOWN_AFTER = 3
 """A phase that has ended so many times is known well enough to expect the next one to be alike."""
 REMEMBERED = 50
+KINDS = 32
+PHASE_CHARACTERS, TEXT_CHARACTERS = 63, 500
+"""What a report has room for. A script may name its phases as it likes, even each differently."""
 
 
 class History:
     """The last durations of each kind of thing, in seconds."""
 
     def __init__(self) -> None:
-        self._durations: dict[str, collections.deque[float]] = {}
+        # There is always room for standstills, however many phases there are.
+        self._durations: dict[str, collections.deque[float]] = {IDLE: collections.deque(maxlen=REMEMBERED)}
 
     def add(self, name: str, seconds: float) -> None:
-        self._durations.setdefault(name, collections.deque(maxlen=REMEMBERED)).append(seconds)
+        if name in self._durations or len(self._durations) < KINDS:
+            self._durations.setdefault(name, collections.deque(maxlen=REMEMBERED)).append(seconds)
 
     def longest(self) -> dict[str, float]:
         """Of everything that has happened often enough to be known."""
@@ -44,6 +49,7 @@ class ActivityWatch:
         self._history = History()
         self._phase, self._phase_since = "", clock()
         self._moved_at, self._idle_text = clock(), ""
+        self._asleep_since: float | None = None
 
     @property
     def phase(self) -> str:
@@ -56,6 +62,7 @@ class ActivityWatch:
             moves: whether the work starts anew with it; not where the phase is the agent's own, and the work is
                 another process's.
         """
+        phase = phase[:PHASE_CHARACTERS]
         if phase == self._phase:
             return
         now = self._clock()
@@ -63,7 +70,7 @@ class ActivityWatch:
             self._history.add(self._phase, now - self._phase_since)
         if moves:
             self.moved()
-        self._phase, self._phase_since = phase, now
+        self._phase, self._phase_since, self._asleep_since = phase, now, None
 
     def moved(self) -> None:
         """The work went on just now, or there is none to do."""
@@ -74,12 +81,20 @@ class ActivityWatch:
 
     def stands_still(self, text: str) -> None:
         """There is work, and it has not gone on since it last did."""
-        self._idle_text = text
+        self._idle_text = text[:TEXT_CHARACTERS]
+
+    def sleeps(self, asleep: bool) -> None:
+        """Whether the processes sleep while nothing is known of what they do."""
+        if not asleep:
+            self._asleep_since = None
+        elif self._asleep_since is None:
+            self._asleep_since = self._clock()
 
     def reset(self) -> None:
         """The process is another one now. What phases usually take is remembered."""
         self._phase, self._phase_since = "", self._clock()
         self._moved_at, self._idle_text = self._clock(), ""
+        self._asleep_since = None
 
     def report(self) -> Activity:
         now = self._clock()
@@ -87,5 +102,6 @@ class ActivityWatch:
             phase_seconds=now - self._phase_since,
             idle_seconds=now - self._moved_at if self._idle_text else 0.0,
             idle_text=self._idle_text,
+            asleep_seconds=now - self._asleep_since if self._asleep_since is not None else 0.0,
             shown=self._history.longest(),
         )

@@ -68,15 +68,18 @@ class Agent:
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._control.run(), name="control"),
             asyncio.create_task(stopping.wait(), name="stop"),
+            asyncio.create_task(self._state.broken.wait(), name="broken"),
             asyncio.create_task(self._archive.run(), name="archive"),
             asyncio.create_task(self._pusher.run(), name="copies"),
         ]
-        if self._config.role is not Role.MANAGER:
-            await self._publisher.start()
         try:
+            if self._config.role is not Role.MANAGER:
+                await self._publisher.start()
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+            if self._state.broken.is_set():
+                raise RuntimeError("a part of the agent has failed")
             await self._take_leave()
         finally:
             await self._close(tasks)

@@ -20,6 +20,8 @@ from robustrl.supervisor.agent import Agent, pod_address  # noqa: E402
 from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig  # noqa: E402
 from robustrl_api.skew import read_message  # noqa: E402
 
+log = logging.getLogger(__name__)
+
 
 def main() -> None:
     """Run the agent until it is told to stop."""
@@ -34,7 +36,13 @@ def main() -> None:
         sys.exit(_usage(f"{error.args[0]} is not set: the operator sets it in the pods that it creates"))
     except ValidationError as error:
         sys.exit(_usage(f"{POD_CONFIG_ENV} does not fit this version of robustrl: {error}"))
-    asyncio.run(_run(config, pod, host))
+    try:
+        asyncio.run(_run(config, pod, host))
+    except BaseException:
+        log.critical("the agent ends: its container is to begin anew", exc_info=True)
+        # Threads of UCX's, or one that waits for a process, would keep a dead agent's container running.
+        logging.shutdown()
+        os._exit(1)
 
 
 async def _run(config: PodConfig, pod: str, host: str) -> None:

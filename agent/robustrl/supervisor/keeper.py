@@ -47,6 +47,7 @@ class Keeper:
         self._process: Supervised | None = None
         self._lives = itertools.count(1)
         self._ending = ""
+        self._last_end: asyncio.Task[None] | None = None
         self._restarts = 0
         self.life = ""
 
@@ -82,7 +83,7 @@ class Keeper:
             self._process = await self._launch()
         except OSError as error:
             return Exit(code=127, message=f"{self._name} cannot be started: {error}", life=self.life)
-        service = asyncio.ensure_future(self._serve())
+        service = asyncio.create_task(self._serve_or_end(self._process), name=f"serve {self._name}")
         try:
             code = await self._process.wait()
         finally:
@@ -90,6 +91,18 @@ class Keeper:
             await asyncio.gather(service, return_exceptions=True)
         requested = self._ending == self.life
         return Exit(code=code, message=self._process.last_words(), life=self.life, requested=requested)
+
+    async def _serve_or_end(self, process: Supervised) -> None:
+        """A process that is not served any more is of no use, and would look well: it begins anew."""
+        try:
+            await self._serve()
+        except Exception:
+            log.exception("%s cannot be served and is ended", self._name)
+            await self._end(process)
+
+    async def _end(self, process: Supervised) -> None:
+        if not await process.end():
+            self._state.complain_of_unkillable(self._name, process.pid)
 
     def up(self) -> None:
         """The process has begun to work."""
@@ -101,7 +114,7 @@ class Keeper:
         if life and life == self.life and self._ending != life and self._process is not None:
             log.warning("%s hangs and is ended", self._name)
             self._ending = life
-            self._process.kill()
+            self._last_end = asyncio.create_task(self._end(self._process), name=f"end {self._name}")
 
     def process(self) -> int | None:
         """Process ID of the present life, if it lives."""
@@ -111,8 +124,9 @@ class Keeper:
     async def stop(self) -> None:
         """After `run` was cancelled: end the process."""
         if self._process is not None:
-            self._process.kill()
-            await self._process.wait()
+            await self._end(self._process)
+        if self._last_end is not None:
+            await self._last_end
         self._memory.mark_life("")
 
     def _set(self, state: ChildState, exit: Exit | None) -> None:

@@ -46,7 +46,7 @@ class ManagerRunner:
         assert self._config.manager is not None
         self._assignment = assignment
         self._managers.url = f"http://{self._host}:{self._config.manager.port}"
-        self._task = asyncio.create_task(self._keeper.run(), name="managers")
+        self._task = self._state.own(asyncio.create_task(self._keeper.run(), name="managers"))
 
     async def update(self, assignment: Assignment) -> None:
         self._assignment = assignment

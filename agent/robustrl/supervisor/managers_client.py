@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import aiohttp
@@ -22,11 +23,27 @@ class ManagersRefused(Exception):
 
 
 class ManagersClient:
-    """One HTTP session; the base URL may change when the managers move."""
+    """One HTTP session; the base URL may change when the managers move.
+
+    Calls under way are given up then: a machine that lost its power answers nothing, not even that it is gone.
+    """
 
     def __init__(self) -> None:
-        self.url = ""
+        self._url = ""
+        self._limits: set[asyncio.Timeout] = set()
         self._session = aiohttp.ClientSession()
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        if url != self._url:
+            self._url = url
+            for limit in self._limits:
+                if not limit.expired():
+                    limit.reschedule(0.0)
 
     async def call(self, method: str, path: str, body: object = None, seconds: float = CALL_SECONDS) -> Any:
         """The answer's JSON; None where the managers had nothing to say (204).
@@ -35,16 +52,23 @@ class ManagersClient:
             ManagersAway: no answer in time.
             ManagersRefused: a refusal.
         """
-        if not self.url:
+        if not self._url:
             raise ManagersAway("no managers are known yet")
-        timeout = aiohttp.ClientTimeout(total=seconds)
         try:
-            async with self._session.request(method, self.url + path, json=body, timeout=timeout) as response:
-                if response.status == 204:
-                    return None
-                answer = await response.json()
+            async with asyncio.timeout(seconds) as limit:
+                self._limits.add(limit)
+                try:
+                    return await self._request(method, self._url + path, body)
+                finally:
+                    self._limits.discard(limit)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise ManagersAway(str(error) or type(error).__name__) from error
+
+    async def _request(self, method: str, url: str, body: object) -> Any:
+        async with self._session.request(method, url, json=body, timeout=aiohttp.ClientTimeout()) as response:
+            if response.status == 204:
+                return None
+            answer = await response.json()
         if response.status >= 400:
             raise ManagersRefused(answer.get("error", str(response.status)), answer.get("message", ""))
         return answer

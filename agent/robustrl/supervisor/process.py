@@ -22,6 +22,8 @@ LAST_LINES = 30
 STATUS_UNKNOWN = 1
 """What a process counts as that ended without its status being known: an end must never go unseen."""
 NO_MEMORY = "the kernel killed it: the container has reached its memory limit"
+UNKILLABLE_SECONDS = 30.0
+"""A process that lives on for so long after SIGKILL waits in the kernel, for a device or a file server that hangs."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -77,6 +79,14 @@ class Supervised:
         for end in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 end(self.pid, signal.SIGKILL)
+
+    async def end(self) -> bool:
+        """Kill it and wait until it is gone; False where that does not end it."""
+        self.kill()
+        done, _ = await asyncio.wait({self.ended}, timeout=UNKILLABLE_SECONDS)
+        if done:
+            await self.wait()
+        return bool(done)
 
     async def wait(self) -> int:
         """Its exit status, once its last words are in."""

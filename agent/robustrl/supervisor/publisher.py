@@ -41,7 +41,8 @@ class Publisher:
         self._host, self._port, self._chunk_bytes = host, port, chunk_bytes
         self._source: asyncio.Future[Source] = asyncio.get_running_loop().create_future()
         self._newest = Version(0, 0)
-        self._leaving: set[asyncio.Task[Any]] = set()
+        self._owned: set[asyncio.Task[Any]] = set()
+        self._sealing = asyncio.Lock()
         self.address: Address | None = None
 
     async def start(self) -> None:
@@ -65,20 +66,39 @@ class Publisher:
 
     def see_out(self, pull: asyncio.Task[Any]) -> None:
         """Own a pull whose engine is gone, until it ends."""
-        self._leaving.add(pull)
+        self._owned.add(pull)
         pull.add_done_callback(self._seen_out)
 
     def _seen_out(self, pull: asyncio.Task[Any]) -> None:
-        self._leaving.discard(pull)
+        self._owned.discard(pull)
         if not pull.cancelled() and pull.exception() is not None:
             log.info("a pull that nobody waits for any more ended: %s", pull.exception())
 
+    def begin(self, version: Version, path: str) -> None:
+        """Publish in the background. What the training process says next must not wait for it."""
+        work = asyncio.get_running_loop().create_task(self.publish(version, path), name=f"publish {version}")
+        self._owned.add(work)
+        work.add_done_callback(self._begun)
+
+    def _begun(self, work: asyncio.Task[Any]) -> None:
+        self._owned.discard(work)
+        if not work.cancelled() and (error := work.exception()) is not None:
+            log.error("could not %s", work.get_name(), exc_info=error)
+
     async def publish(self, version: Version, path: str) -> None:
-        """Serve and announce a version that was just committed."""
+        """Serve and announce a version that was just committed, unless a newer one comes meanwhile."""
         self._newest = max(self._newest, version)
         source = await self.ready()
-        data = map_file(Path(path))
-        manifest = Manifest.of(data, epoch=version.epoch, step=version.step, chunk_bytes=self._chunk_bytes)
+        data = map_file(Path(path))  # at once: the training process keeps the newest few files only
+        async with self._sealing:
+            if version < self._newest:
+                return
+            # Beside the loop: it takes a second for every 10 GB, and heartbeats must go on.
+            manifest = await asyncio.to_thread(
+                Manifest.of, data, epoch=version.epoch, step=version.step, chunk_bytes=self._chunk_bytes
+            )
+        if version < self._newest:
+            return
         source.hold(manifest, data, publisher=True)
         await self._announce(version, manifest.root)
 

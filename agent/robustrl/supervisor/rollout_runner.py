@@ -58,8 +58,8 @@ class RolloutRunner:
     async def start(self, assignment: Assignment) -> None:
         self._standby = assignment.standby
         self._tasks = [
-            asyncio.create_task(self._keeper.run(), name="engine"),
-            asyncio.create_task(self._keep_registered(), name="register"),
+            self._state.own(asyncio.create_task(self._keeper.run(), name="engine")),
+            self._state.own(asyncio.create_task(self._keep_registered(), name="register")),
         ]
 
     async def update(self, assignment: Assignment) -> None:

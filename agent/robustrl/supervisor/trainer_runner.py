@@ -63,18 +63,20 @@ class TrainerRunner:
             return
         self._memory.mark_started(assignment.epoch)
         await self._link.start()
-        self._tasks.append(asyncio.create_task(self._run(assignment), name="workers"))
+        self._tasks.append(self._state.own(asyncio.create_task(self._run(assignment), name="workers")))
 
     async def update(self, assignment: Assignment) -> None:
         self._assignment = assignment
 
     async def stop(self) -> None:
-        for worker in self._workers:
-            worker.kill()
-        await asyncio.gather(*(worker.wait() for worker in self._workers), return_exceptions=True)
+        # First of all no more workers are started: a second fault may find some of them still to come.
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        ends = await asyncio.gather(*(worker.end() for worker in self._workers))
+        for worker, gone in zip(self._workers, ends, strict=True):
+            if not gone:
+                self._state.complain_of_unkillable("a training process", worker.pid)
         await self._link.close()
         self._state.activity.reset()
         self._over.set()
@@ -126,10 +128,13 @@ class TrainerRunner:
             log.warning("the last checkpoint could not be copied to anywhere within %.0f s", HAND_OVER_SECONDS)
 
     async def _watch_work(self) -> None:
-        """An idle processor means that something is wrong only while the script says that it trains."""
+        """An idle processor means that something is wrong only while the script says that it trains. Outside of any
+        phase it is told apart: there a process may wait for another that prepares the data."""
         meter = CpuMeter(process_time)
         while True:
-            text = self._standstill(meter.shares([worker.pid for worker in self._workers]))
+            shares = meter.shares([worker.pid for worker in self._workers])
+            self._state.activity.sleeps(self._all_sleep(shares))
+            text = self._standstill(shares)
             if text:
                 self._state.activity.stands_still(text)
             else:
@@ -144,15 +149,21 @@ class TrainerRunner:
                 return f"training process {pid} used {share:.1%} of a core in phase {WORKING_PHASE}"
         return ""
 
+    def _all_sleep(self, shares: dict[int, float]) -> bool:
+        idle = (share * 1000 < self._config.active_permille for share in shares.values())
+        return self._state.activity.phase == "" and bool(shares) and all(idle)
+
     async def works(self, seconds: float) -> bool:
-        """Whether the workers do anything within `seconds`: a phase ends, or every process uses the processor."""
+        """Whether the workers do anything within `seconds`: a phase ends, or every process uses the processor, or one
+        where nothing is known of their work."""
         meter, phase = CpuMeter(process_time), self._state.activity.phase
         pids = [worker.pid for worker in self._workers]
         meter.shares(pids)
         deadline = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(min(seconds, PROBE_SAMPLE_SECONDS))
-            if self._state.activity.phase != phase or not self._standstill(meter.shares(pids)):
+            shares = meter.shares(pids)
+            if self._state.activity.phase != phase or not (self._standstill(shares) or self._all_sleep(shares)):
                 return True
         return False
 
@@ -222,7 +233,7 @@ class TrainerRunner:
         elif operation == "committed":
             self._committed(Version(message["epoch"], message["step"]))
         elif operation == "publish":
-            await self._publisher.publish(Version(message["epoch"], message["step"]), str(message["path"]))
+            self._publisher.begin(Version(message["epoch"], message["step"]), str(message["path"]))
         elif operation == "hand_over":
             return {"wanted": self._assignment is not None and self._assignment.hand_over}
         elif operation == "manager":

@@ -95,6 +95,11 @@ class WarmWorkerClient:
         except (OSError, TimeoutError) as error:
             os.close(read_end)
             raise WarmWorkerGone from error
+        except BaseException:
+            os.close(read_end)
+            if started.done() and not started.cancelled() and started.exception() is None:
+                _end(started.result())
+            raise
         finally:
             os.close(write_end)
         child = Supervised(pid, ended(pid), kills_before)
@@ -113,7 +118,10 @@ class WarmWorkerClient:
 
     def _hear(self, message: dict[str, int]) -> None:
         started = self._forks.pop(message["id"])
-        if not started.done():
+        if started.done():
+            # Whoever asked has gone on: a trainer of an epoch that is over, an engine whose pod trains by now.
+            _end(message["pid"])
+        else:
             started.set_result(message["pid"])
 
     def _lost(self) -> None:
@@ -130,3 +138,8 @@ class WarmWorkerClient:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
+
+
+def _end(pid: int) -> None:
+    """End a process that nobody waits for any more."""
+    Supervised(pid, ended(pid), kills_before=0).kill()

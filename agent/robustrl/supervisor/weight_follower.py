@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import mmap
+import os
 import random
 import shutil
 from collections import deque
@@ -24,8 +25,21 @@ from robustrl.supervisor.holder import Holder
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
 from robustrl.supervisor.publisher import Publisher
 from robustrl_api.version import Version
-from weightsync import Address, BadManifest, Holding, Incomplete, Manifest, Peer, Peers, PullStats, fetch_manifest, pull
+from weightsync import (
+    Address,
+    BadManifest,
+    Holding,
+    Incomplete,
+    Manifest,
+    Peer,
+    Peers,
+    PullStats,
+    Source,
+    fetch_manifest,
+    pull,
+)
 from weightsync import replica as life
+from weightsync.source import KEPT_VERSIONS
 from weightsync.swarm.strikes import Strikes
 from weightsync.transport import TransportError
 
@@ -33,10 +47,11 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
 RETRY_SECONDS = (0.05, 2.0)
-KEPT_FILES = 2
 FINISH_ANYWAY = 0.5
 """Part of a version from which on it is pulled to its end though there is a newer one of the same epoch."""
 REMEMBERED_SYNCS = 256
+FORESEEN = (ManagersAway, ManagersRefused, TransportError, BadManifest, Incomplete, EngineError)
+"""What goes wrong while machines come and go. Anything else is logged with where it comes from."""
 
 
 class ReplicaState(StrEnum):
@@ -85,6 +100,7 @@ class WeightFollower:
         self._folder = folder
         self._replica = life.Replica(life.FileMark(folder / "applying"))
         self._held: Held | None = None
+        self._before: Held | None = None
         self._underway: Underway | None = None
         self._holder: Holder | None = None
         self._strikes = Strikes()
@@ -116,21 +132,25 @@ class WeightFollower:
 
     async def run(self, engine: EngineAdapter) -> None:
         """Follow until cancelled, for an engine that is up and serves nothing yet."""
-        if self._held is not None:
-            await self._apply(engine, self._held)
-        failures = 0
+        if self._underway is not None and _succeeded(self._underway.task):
+            self._adopt(self._underway.task.result())  # it came while there was no engine
+        at_once, failures = self._held, 0
         while True:
             try:
+                if at_once is not None:
+                    held, at_once = at_once, None
+                    await self._apply(engine, held)
                 await self._follow(engine)
                 failures, self.refused = 0, False
-            except (ManagersAway, ManagersRefused, TransportError, BadManifest, Incomplete, EngineError) as error:
+            except Exception as error:  # whatever it is: an engine that nobody gives weights to serves nobody
                 self.refused = isinstance(error, EngineError)
                 if self._replica.state is life.ReplicaState.PULLING:
                     self._replica.pull_failed()
                 self.changed.set()
                 delay = min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
                 if failures % 10 == 1:
-                    log.warning("weights not updated (again in %.2f s): %s", delay, error)
+                    unforeseen = not isinstance(error, FORESEEN)
+                    log.warning("weights not updated (again in %.2f s): %r", delay, error, exc_info=unforeseen)
                 failures += 1
                 await asyncio.sleep(delay)
 
@@ -157,7 +177,8 @@ class WeightFollower:
         underway = self._underway
         self._replica.pull(str(version))
         self.changed.set()
-        if underway is None or underway.task.done() or underway.version != version:
+        failed = underway is not None and underway.task.done() and not _succeeded(underway.task)
+        if underway is None or failed or underway.version != version:
             here = await self._supersede(version)
             underway = self._underway = Underway(version, asyncio.create_task(self._pull(current, here), name="pull"))
         watch = asyncio.create_task(self._overtaken(underway), name="watch for newer weights")
@@ -166,22 +187,32 @@ class WeightFollower:
         finally:
             watch.cancel()
         if not underway.task.done():
+            watch.result()
             return None
-        self._held = await underway.task
-        return self._held
+        return self._adopt(await underway.task)
+
+    def _adopt(self, held: Held) -> Held:
+        """This is the newest whole version here. The one before it is served on until the next comes."""
+        if self._held is not None and self._held is not held:
+            self._before = self._held
+        self._held = held
+        return held
 
     async def _overtaken(self, underway: Underway) -> None:
-        """Return when a newer version makes this one not worth its rest."""
+        """Return when a newer version makes this one not worth its rest. Where enough of it is here it is pulled to
+        its end all the same, unless its epoch is over, or holders have let go of it: they keep two versions."""
+        here, newest = underway.version, underway.version
         while True:
             newer = None
             with contextlib.suppress(ManagersAway, ManagersRefused):
-                newer = await self._newer_than(str(underway.version))
+                newer = await self._newer_than(str(newest))
             if newer is None:
                 await asyncio.sleep(RETRY_SECONDS[0])
-            elif _version(newer).epoch != underway.version.epoch or await self._part_here(underway) < FINISH_ANYWAY:
+                continue
+            newest = _version(newer)
+            void = newest.epoch != here.epoch or newest.step >= here.step + KEPT_VERSIONS
+            if void or await self._part_here(underway) < FINISH_ANYWAY:
                 return
-            else:
-                await asyncio.wait({underway.task})
 
     async def _part_here(self, underway: Underway) -> float:
         if underway.manifest is None:
@@ -219,9 +250,10 @@ class WeightFollower:
             self._holder = Holder(self._managers, source, self._publisher.address, self._strikes)
         addresses = self._sources(current)
         manifest = await self._manifest(version, str(current["root"]), addresses)
+        self._make_room(source, version)
         folder = self._folder / str(version)
         folder.mkdir(parents=True, exist_ok=True)
-        data = _shadow(folder / "model.safetensors", manifest.size_bytes)
+        data = await asyncio.to_thread(_shadow, folder / "model.safetensors", manifest.size_bytes)
         assert self._underway is not None, "this task is its"
         self._underway.manifest, self._underway.data = manifest, data
         publisher = str(current["publisher"])
@@ -231,7 +263,6 @@ class WeightFollower:
             manifest, peers, data, source=source, me=self._holder.me, held=here, strikes=self._strikes
         )  # fmt: skip
         self._count(version, stats)
-        self._drop_old(version)
         self._holder.announce(manifest, peers)  # all of it now
         return Held(version, manifest, data.toreadonly(), folder)
 
@@ -256,10 +287,16 @@ class WeightFollower:
             self.metrics[name] = self.metrics.get(name, 0.0) + value
 
     def _sources(self, current: dict[str, Any]) -> list[Address]:
-        """Neighbours first, as the directory has them; the publisher last."""
-        publisher = Address.parse(str(current["publisher"]))
-        neighbours = [Address.parse(text) for text in current.get("holders") or ()]
-        return [*(n for n in neighbours if n not in (publisher, self._publisher.address)), publisher]
+        """Neighbours first, as the directory has them; the publisher last. What is no address is nobody's."""
+        publisher = str(current["publisher"])
+        named = [name for name in current.get("holders") or () if name not in (publisher, str(self._publisher.address))]
+        addresses = []
+        for name in [*named, publisher]:
+            try:
+                addresses.append(Address.parse(name))
+            except ValueError as error:
+                log.warning("nobody can be asked for weights there: %s", error)
+        return addresses
 
     async def _manifest(self, version: Version, root: str, sources: list[Address]) -> Manifest:
         problems = []
@@ -277,19 +314,23 @@ class WeightFollower:
         self.changed.set()
         try:
             await engine.apply_weights(held.folder, str(held.version))
-        except EngineError:
+            self._replica.applied()
+        except Exception:
             self._replica.apply_failed()
             raise
         finally:
             self.changed.set()
-        self._replica.applied()
-        self.changed.set()
 
-    def _drop_old(self, newest: Version) -> None:
-        folders = sorted((f for f in self._folder.iterdir() if f.is_dir()), key=lambda f: f.stat().st_mtime)
-        for folder in folders[:-KEPT_FILES]:
-            if folder.name != str(newest):
-                shutil.rmtree(folder, ignore_errors=True)
+    def _make_room(self, source: Source, version: Version) -> None:
+        """Let go of all but the newest whole version before the next takes as much room again."""
+        if self._before is not None:
+            source.drop(self._before.manifest.root)
+            self._before = None
+        for folder in self._folder.iterdir():
+            with contextlib.suppress(ValueError):
+                here = Version.parse(folder.name)
+                if here < version and (self._held is None or here != self._held.version):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _succeeded(task: asyncio.Task[Held]) -> bool:
@@ -301,8 +342,16 @@ def _version(current: dict[str, Any]) -> Version:
 
 
 def _shadow(path: Path, size_bytes: int) -> memoryview:
-    """A new writable file in memory, mapped. A half-written one of the same name is replaced."""
+    """A new writable file in memory, mapped. A half-written one of the same name is replaced.
+
+    Raises:
+        OSError: there is no room. Seen now: whoever writes to a mapping that there is no room for is killed.
+    """
     path.unlink(missing_ok=True)
     with path.open("w+b") as file:
-        file.truncate(size_bytes)
+        try:
+            os.posix_fallocate(file.fileno(), 0, size_bytes)
+        except OSError:
+            path.unlink()
+            raise
         return memoryview(mmap.mmap(file.fileno(), size_bytes))

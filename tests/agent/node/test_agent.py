@@ -280,6 +280,39 @@ async def test_a_pod_without_a_gpu_is_told_by_its_processor_time(bench: Bench, t
     assert observed.reading.source is Source.CPU
 
 
+async def test_a_node_without_an_exporter_is_looked_at_as_often_as_any(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All nodes have one agent's settings, and some have no GPU; processor time needs an unbroken row of samples."""
+    await bench.exporter.stop()
+    bench.cgroups = tmp_path
+    bench.start()
+    await bench.until(lambda: bench.reports >= 40)
+    assert "nothing known of the GPUs, try 1:" in caplog.text
+    assert "try 100:" not in caplog.text
+
+
+async def test_an_answer_that_is_no_operators_is_said_once_and_asked_for_more_and_more_seldom(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = 0
+
+    async def greet(_request: web.Request) -> web.Response:
+        nonlocal calls
+        calls += 1
+        return web.Response(body=b"<html>" if calls > 1 else b"\xff", content_type="text/html", charset="utf-8")
+
+    await bench.operator_gone()
+    app = web.Application()
+    app.router.add_post("/v1/node", greet)
+    bench._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await bench._runner.setup()
+    await web.TCPSite(bench._runner, "127.0.0.1", bench.port).start()
+    bench.start()
+    await bench.until(lambda: calls >= 3)
+    assert caplog.text.count("the operator did not take the report, try 1:") == 1
+
+
 def _tick(bench: Bench) -> None:
     bench.clock += 1
 
@@ -327,12 +360,13 @@ def operator(bench: Bench) -> tuple[Body, Reconciler]:
 
 
 def verdict(reconciler: Reconciler, body: Body, *, phase: float = 320, probe: bool | None = None) -> Verdict:
-    """On the trainer, whose own agent says that it has trained for `phase` seconds, at most 10 s before."""
+    """On the trainer, whose own agent says that it has trained for `phase` seconds, at most 10 s before. The managers
+    have worked for as long."""
     view = reconciler.view(body.stored)
     activity = Activity(phase_seconds=phase, shown={"Train": 10})
     child = Child(state=ChildState.RUNNING, epoch=1)
     hour = timedelta(hours=1)
-    for name in (TRAINER, "j-trainer-2"):
+    for name in (TRAINER, "j-trainer-2", "j-manager-0"):
         view = saying(replace(view), name, child, phase="Train", activity=activity)
         uid = f"uid-{name}"
         heard = replace(view.reports[uid], at=view.now, changed=view.now - hour)

@@ -91,6 +91,12 @@ def test_other_families_are_passed_over() -> None:
     assert len(page.gpus) == 2
     assert page.started == 1.7e9
     assert parse(PAGE).started is None
+    assert parse("process_start_time_seconds NaN\n" + PAGE).started is None, "which differs from itself each time"
+
+
+@pytest.mark.parametrize("labels", [f'UUID="{"G" * 129}"', f'UUID="GPU-1",GPU_I_ID="{"1" * 17}"'])
+def test_names_that_no_gpu_has_and_no_report_can_hold_are_passed_over(labels: str) -> None:
+    assert parse(f"DCGM_FI_DEV_GPU_TEMP{{{labels}}} 40\n" + PAGE) == parse(PAGE)
 
 
 def test_an_empty_page_shows_nothing() -> None:

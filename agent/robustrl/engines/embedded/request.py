@@ -6,6 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+GREEDY_BELOW = 1e-6
+"""As SGLang: logits divided by less are no numbers any more."""
+MAX_SLEEP_SECONDS = 3600.0
 TokenId = Annotated[int, Field(ge=0)]
 
 
@@ -20,7 +23,7 @@ class SamplingParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=-1, ge=-1)
     max_new_tokens: int = Field(default=128, ge=1)
@@ -31,6 +34,11 @@ class SamplingParams(BaseModel):
     spaces_between_special_tokens: bool = True
     no_stop_trim: bool = False
     ignore_eos: bool = False
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is taken."""
+        return self.temperature < GREEDY_BELOW
 
 
 class GenerateBody(_Body):
@@ -63,7 +71,7 @@ class VersionBody(_Body):
 
 
 class SlowDownBody(_Body):
-    forward_sleep_time: float | None = Field(default=None, ge=0)
+    forward_sleep_time: float | None = Field(default=None, ge=0, le=MAX_SLEEP_SECONDS)
 
 
 class CheckerBody(_Body):

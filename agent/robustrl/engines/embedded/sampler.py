@@ -17,11 +17,11 @@ from robustrl.engines.embedded.sequence import Sequence
 
 def draw(logits: torch.Tensor, batch: Series[Sequence]) -> list[tuple[int, float]]:
     """For each row of ``logits [B, V]``: the drawn token and its log-probability at the sequence's
-    temperature."""
-    temperatures = torch.tensor([s.params.temperature or 1.0 for s in batch], dtype=torch.float64)
+    temperature, which is no number where the logits are none."""
+    temperatures = torch.tensor([1.0 if s.params.greedy else s.params.temperature for s in batch], dtype=torch.float64)
     logprobs = torch.log_softmax(logits.double() / temperatures[:, None], dim=-1)
     drawn = _inverse_cdf(_restricted(logprobs.exp(), batch), batch)
-    greedy = torch.tensor([s.params.temperature == 0 for s in batch])
+    greedy = torch.tensor([s.params.greedy for s in batch])
     tokens = torch.where(greedy, logprobs.argmax(dim=-1), drawn)
     chosen = logprobs.gather(1, tokens[:, None])[:, 0]
     return list(zip(tokens.tolist(), chosen.tolist(), strict=True))
@@ -43,7 +43,7 @@ def _restricted(probabilities: torch.Tensor, batch: Series[Sequence]) -> torch.T
     ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
     size = probabilities.shape[1]
     top_p = torch.tensor([s.params.top_p for s in batch], dtype=torch.float64)[:, None]
-    top_k = torch.tensor([s.params.top_k if s.params.top_k > 0 else size for s in batch])[:, None]
+    top_k = torch.tensor([min(s.params.top_k, size) if s.params.top_k > 0 else size for s in batch])[:, None]
     before = ordered.cumsum(dim=-1) - ordered
     keep = ((before < top_p) | (top_p == 1)) & (torch.arange(size) < top_k)
     return torch.zeros_like(probabilities).scatter(1, order, ordered * keep)

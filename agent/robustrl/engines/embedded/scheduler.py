@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -193,11 +194,15 @@ class Scheduler:
         if not self._running:
             return
         self._stopping.wait(self.forward_sleep_seconds)
-        batch = list(self._running)
+        batch, grown = list(self._running), []
         for sequence, (token, logprob) in zip(batch, self._next_tokens(batch), strict=True):
-            sequence.append(token, logprob, self.version)
-        self._count(len(batch))
-        for sequence in batch:
+            if math.isfinite(logprob):
+                sequence.append(token, logprob, self.version)
+                grown.append(sequence)
+            else:
+                self._fail(sequence)
+        self._count(len(grown))
+        for sequence in grown:
             if reason := sequence.finish_reason(self.max_length):
                 self._finish(sequence, reason)
 
@@ -217,9 +222,16 @@ class Scheduler:
         return logits[torch.arange(len(rows)), last]
 
     def _finish(self, sequence: Sequence, reason: dict[str, Any]) -> None:
+        self._drop(sequence)
+        sequence.finish(reason, self.version, self._clock())
+
+    def _fail(self, sequence: Sequence) -> None:
+        self._drop(sequence)
+        sequence.fail(self.version)
+
+    def _drop(self, sequence: Sequence) -> None:
         (self._running if sequence in self._running else self._waiting).remove(sequence)
         self._publish_gauges()  # before the answer: who has it must not still read itself as running
-        sequence.finish(reason, self.version, self._clock())
 
     def _count(self, tokens: int) -> None:
         before = self.stats.generation_tokens_total

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import torch
 
 
+class BadLogits(Exception):
+    """The model gave no numbers for a sequence, as one does whose training has diverged."""
+
+
 @dataclass(eq=False)
 class Sequence:
     """A prompt and what was generated from it. Only the scheduler's thread changes it after it was
@@ -72,6 +76,12 @@ class Sequence:
         """Answer whoever waits; a caller that has gone away is no error."""
         if self.future.set_running_or_notify_cancel():
             self.future.set_result(self._reply(reason, version, now))
+
+    def fail(self, version: str) -> None:
+        """Answer that the model has no next token for it."""
+        if self.future.set_running_or_notify_cancel():
+            where = f"after {len(self.tokens)} tokens (weights {version!r})"
+            self.future.set_exception(BadLogits(f"the model's logits {where} are no numbers"))
 
     def _reply(self, reason: JsonObject, version: str, now: float) -> JsonObject:
         meta: JsonObject = {

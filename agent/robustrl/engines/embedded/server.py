@@ -27,7 +27,7 @@ from robustrl.engines.embedded.request import (
     VersionBody,
 )
 from robustrl.engines.embedded.scheduler import Scheduler
-from robustrl.engines.embedded.sequence import Sequence
+from robustrl.engines.embedded.sequence import BadLogits, Sequence
 from robustrl.engines.embedded.stats import exposition
 
 log = logging.getLogger(__name__)
@@ -188,6 +188,8 @@ class EngineServer:
         try:
             await asyncio.wait_for(self._generate(Sequence.of(body, time.monotonic())), self._health_timeout)
             self._healthy = True
+        except BadLogits:  # the engine answers; what it answers is the weights' matter
+            self._healthy = True
         except TimeoutError:
             self._healthy = False
         return web.Response(status=200 if self._healthy else 503)
@@ -238,6 +240,8 @@ async def _contract_errors(
         return await handler(request)
     except (ValidationError, ContractError) as error:
         return web.json_response({"error": {"message": _sentence(error), "type": "BadRequest"}}, status=400)
+    except BadLogits as error:
+        return web.json_response({"error": {"message": str(error), "type": "InternalServerError"}}, status=500)
 
 
 def _sentence(error: ValidationError | ContractError) -> str:
