@@ -37,6 +37,8 @@ class PodView:
     message: str = ""
     container_changed: datetime | None = None
     """When its node last started or ended the container of the agent, by the node's clock."""
+    called_back: bool = False
+    """A taint of its node will end it, though it does not go yet."""
     kept_off: tuple[str, ...] = ()
     """Nodes that it may not be put on, since they were taken for lost when it was made."""
     deleting: bool = False
@@ -50,7 +52,7 @@ class NodeView:
     ready: bool = True
     exists: bool = True
     leaving: bool = False
-    """It is about to be taken away: drained with a taint, or a spot machine called back."""
+    """It is about to be taken away, as a spot machine that is called back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,10 @@ class Heard:
     report: AgentReport
     at: datetime
     changed: datetime
+    steady_since: datetime | None = None
+    """Since when its reports have come one after the other, where that is known."""
+    begun: datetime | None = None
+    """When the first report of this life of the agent came, where that is known."""
 
     @property
     def phase_since(self) -> datetime:
@@ -108,6 +114,8 @@ class JobView:
     readings: dict[str, Observed] = field(default_factory=dict)
     """By node agents, where there are any."""
     probes: dict[str, Probe] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Roles and services of which pods were not allowed to be made since the last plan, and why."""
 
     @cached_property
     def by_uid(self) -> dict[str, PodView]:
@@ -147,6 +155,10 @@ class JobView:
 
     def committed_step(self) -> int:
         """Steps committed, as far as anybody has said."""
+        return self._committed_step
+
+    @cached_property
+    def _committed_step(self) -> int:
         reported = (heard.report.step for uid, heard in self.reports.items() if uid in self.by_uid)
         return max(self.status.step, *reported, 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustrl_api.control import AgentReport, ChildState, Exit
+from robustrl_api.control import UNKILLABLE, AgentReport, ChildState, Exit
 from robustrl_api.names import Role
 from robustrl_api.status import Scope
 from robustrl_operator.analyze.verdict import Cause, Health, Verdict
@@ -16,7 +16,8 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     """A verdict from the last report, or None where the report has nothing bad to say."""
     if report.complaint is not None:
         text = f"{pod.name}: {report.complaint.reason}: {report.complaint.message}"
-        return Verdict(Health.FAILED, Cause.BAD_CONFIGURATION, text, Scope.POD)
+        cause = Cause.POD_FAILED if report.complaint.reason == UNKILLABLE else _blame(view, pod)
+        return Verdict(Health.FAILED, cause, text, Scope.POD)
     if report.unstored and not _has_worked(view):
         # Later on memory protects the job, and a person has time to mend it.
         return Verdict(
@@ -25,6 +26,14 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     if pod.uid in view.member_by_uid:
         return _judge_trainer(view, pod, report)
     return _judge_supervised(view, pod, report)
+
+
+def _blame(view: JobView, pod: PodView) -> Cause:
+    """Who is at fault for a complaint. Once the job has worked it is the pod or its node, and others will do: a job
+    that trains does not end because of one bad volume. What managers complain of is the job's own functions and ledger,
+    of which there are no others."""
+    whole = pod.origin is Role.MANAGER or not _has_worked(view)
+    return Cause.BAD_CONFIGURATION if whole else Cause.POD_FAILED
 
 
 def _judge_trainer(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:

@@ -14,6 +14,9 @@ And none stands still for longer than since a peer last entered a phase: where o
 Where a peer is silent, its machine may be gone: that is settled first, and explains why the others stand still.
 Nor for longer than there are managers: while they are away one rank waits for its batch, and the others for that rank.
 
+Outside of any phase nothing is known of the work: a trainer may wait there for another one that prepares the data. But
+where all of them sleep for as long as a phase may last, there is nobody to wait for: they hang.
+
 Deadlines are learned: once a job has shown how long things take, so many times that, within a floor and a ceiling.
 """
 
@@ -45,7 +48,7 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     overdue = _overdue(view, pod, report, role)
     if overdue is not None:
         return overdue
-    still = _idle(view, pod, report, role) or _idle_devices(view, pod, report, role)
+    still = _idle(view, pod, report, role) or _idle_devices(view, pod, report, role) or _asleep(view, pod, role)
     # Peers are looked at only for who stands still: there are as many of them as members.
     waits = still and role is Role.TRAINER and (_a_peer_is_silent(view, pod) or _waits_for_a_peer(view, pod, report))
     return None if waits else still
@@ -90,6 +93,11 @@ def _peers(view: JobView, pod: PodView) -> list[Heard]:
     return [each for each in heard if each.report.phase and each.report.child.epoch == view.status.epoch]
 
 
+def _since_others_got_further(view: JobView, pod: PodView) -> timedelta:
+    """How long ago the last of those that a trainer may wait for got further: nobody stands still for longer."""
+    return min(_since_a_peer_got_further(view, pod), _since_managers_work(view))
+
+
 def _since_a_peer_got_further(view: JobView, pod: PodView) -> timedelta:
     """How long ago another member last entered a phase; endless where none says."""
     entered = [peer.phase_since for peer in _peers(view, pod)]
@@ -98,9 +106,14 @@ def _since_a_peer_got_further(view: JobView, pod: PodView) -> timedelta:
 
 def _since_managers_work(view: JobView) -> timedelta:
     """How long ago the managers that there are began to work in this life; zero while there are none."""
-    heard = [view.reports[pod.uid] for pod in view.pods if pod.origin is Role.MANAGER and pod.uid in view.reports]
-    began = [each.phase_since for each in heard if each.report.child.state is ChildState.RUNNING]
+    began = [heard.phase_since for heard in _managers(view) if heard.report.child.state is ChildState.RUNNING]
     return view.now - max(began) if began else timedelta()
+
+
+def _managers(view: JobView) -> list[Heard]:
+    """What those say that are there. Of one whose machine is gone the last word stands until its pod is gone too."""
+    pods = (pod for pod in view.pods if pod.origin is Role.MANAGER and pod.uid in view.reports)
+    return [view.reports[pod.uid] for pod in pods if not pod.deleting and not silence.has_missed_a_report(view, pod)]
 
 
 def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
@@ -110,7 +123,7 @@ def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdi
     if idle == 0 or lasted < (patience := _patience(view, role, report)):
         return None
     if role is Role.TRAINER:
-        lasted = min(lasted, _since_a_peer_got_further(view, pod), _since_managers_work(view))
+        lasted = min(lasted, _since_others_got_further(view, pod))
     if lasted < patience:
         return None
     text = f"{pod.name}: {report.activity.idle_text}, for {idle:.0f} s"
@@ -122,7 +135,7 @@ def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) 
     if role is not Role.TRAINER or report.phase != TRAIN:
         return None
     still, patience = devices.standing_still(view, pod), _ceiling(view)
-    if still is None or still.lasted < patience or _since_a_peer_got_further(view, pod) < patience:
+    if still is None or still.lasted < patience or _since_others_got_further(view, pod) < patience:
         return None
     found = _confirm(view, pod, Cause.WORKER_HUNG, still.text, still.since, patience)
     if found is not None or not still.spins:
@@ -133,6 +146,25 @@ def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) 
         return None
     text = f"{still.text}; phase {TRAIN} has lasted {lasted.total_seconds():.0f} s, at most {longest:.0f} s before"
     return Verdict(Health.FAILED, Cause.WORKER_HUNG, text, since=still.since)
+
+
+def _asleep(view: JobView, pod: PodView, role: Role) -> Verdict | None:
+    """Trainers that all sleep outside of any phase, as those whose script hangs before its first one."""
+    if role is not Role.TRAINER:
+        return None
+    heard = [view.reports.get(uid) for uid in view.member_by_uid]
+    lasted = min((_slept(view, each) for each in heard if each), default=timedelta()) if all(heard) else timedelta()
+    patience = timedelta(seconds=view.spec.detection.trainer.phase_lease_seconds)
+    if lasted < patience:
+        return None
+    text = f"{pod.name}: all trainers have slept outside of any phase for more than {patience.total_seconds():.0f} s"
+    return _confirm(view, pod, CAUSES[role], text, view.now - lasted, patience)
+
+
+def _slept(view: JobView, heard: Heard) -> timedelta:
+    asleep = heard.report.activity.asleep_seconds
+    of_now = asleep > 0 and heard.report.child.epoch == view.status.epoch
+    return timedelta(seconds=asleep) + (view.now - heard.at) if of_now else timedelta()
 
 
 def _confirm(

@@ -39,7 +39,7 @@ def _announced(view: JobView, pod: PodView) -> str:
     node, report = view.nodes.get(pod.node), view.report(pod.uid)
     if pod.deleting:
         return f"pod {pod.name} is being deleted"
-    if pod.role is not Role.SERVICE and node is not None and node.leaving:
+    if pod.role is not Role.SERVICE and (pod.called_back or (node is not None and node.leaving)):
         return f"node {pod.node} of {pod.name} is about to be taken away"
     if report is not None and report.leaving:
         return f"{pod.name} was told to end"

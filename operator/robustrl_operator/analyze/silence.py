@@ -2,7 +2,8 @@
 
 Silence is measured from the last report or from when this operator began to listen, whichever is later, so that
 a new operator starts with nobody under suspicion. Where the pod's container has ended or started since, it is measured
-from there: the node lives and has the container started again in place, and an agent needs a moment to report.
+from there: the node lives and has the container started again in place, and an agent needs a moment to report. So does
+one that has just begun: it brings up what moves weights, during which its interpreter may stand still.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ PROBE_LEAD = timedelta(seconds=1)
 
 AGENT_START = timedelta(seconds=5)
 """What an agent may need from the start of its container to its first report, where the machine is busy."""
+FIRST_SECONDS = timedelta(seconds=10)
+"""What it may need from there until its reports come one after the other: UCX comes up, and an engine beside it."""
+WAY_IS_OPEN = timedelta(seconds=60)
+"""Agents that could not reach this operator all try again within seconds once they can."""
 RESTART_PATIENCE = timedelta(seconds=10)
 """By so much at most does the restart of a container put off the limit: the node's clock may be wrong."""
 
@@ -45,20 +50,28 @@ def last_heard(view: JobView, pod: PodView) -> datetime | None:
         return view.watching_since if pod.uid in view.member_by_uid else None
     last = max(heard.at, view.watching_since)
     if pod.container_changed is None or pod.container_changed <= last:
-        return last
+        return max(last, heard.begun + FIRST_SECONDS) if heard.begun else last
     return min(pod.container_changed + AGENT_START, last + RESTART_PATIENCE)
+
+
+def has_missed_a_report(view: JobView, pod: PodView) -> bool:
+    """Whether a pod that has spoken is silent for longer than from one report to the next."""
+    at = last_heard(view, pod)
+    return at is not None and view.now - at > 2 * view.heartbeat
 
 
 def is_unexplained(view: JobView, pod: PodView) -> bool:
     """Whether a pod is silent, having missed a report, and it is not known yet whether it lives."""
     at, probe = last_heard(view, pod), view.probes.get(pod.uid)
-    if at is None or view.now - at <= 2 * view.heartbeat:
+    if at is None or not has_missed_a_report(view, pod):
         return False
     return probe is None or not probe.answered or probe.asked < at
 
 
 def _judge_unheard(view: JobView, pod: PodView) -> Verdict:
-    if view.node_lost(pod.node):
+    """Where the API server was away, nodes are not ready for a while after it is back, and an operator that has just
+    begun to lead has heard of nobody."""
+    if view.node_lost(pod.node) and view.now - view.watching_since > view.silence_limit + AGENT_START:
         text = f"node {pod.node} is lost and {pod.name} never reported from it"
         return Verdict(Health.FAILED, Cause.NODE_LOST, text, Scope.NODE)
     if pod.origin is Role.SERVICE and pod.phase == "Running":
@@ -82,8 +95,19 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
     if not probe.done or silent < view.silence_limit:
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text)
     if probe.answered:
-        # It lives but does not reach us. It is asked again; only a dead or fenced pod is replaced.
+        # It lives but does not reach us. It is asked again, and has as long for it as a pod has to start.
+        if silent > timedelta(seconds=view.spec.detection.startup_seconds) and _others_reach_us(view, pod):
+            why = f"{text} though it answers probes, while others are heard"
+            return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, why, Scope.POD, since=since)
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text + " but answers a probe", ask=Question.LIVES)
     if view.node_lost(pod.node):
         return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE, since=since)
     return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text + " and answers no probe", Scope.NODE, since=since)
+
+
+def _others_reach_us(view: JobView, pod: PodView) -> bool:
+    """Whether the way to this operator has been open for a while, so that it is the pod that cannot go it."""
+    others = [
+        heard for uid, heard in view.reports.items() if uid != pod.uid and view.now - heard.at < view.silence_limit
+    ]
+    return any(each.steady_since is not None and view.now - each.steady_since >= WAY_IS_OPEN for each in others)

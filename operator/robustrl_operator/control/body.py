@@ -15,6 +15,10 @@ class StatusConflict(Exception):
     """The stored job is not the one that was read: look again and plan again."""
 
 
+class CreationRefused(Exception):
+    """A pod may not be made, as by a quota or an admission policy; the text says why, for a person."""
+
+
 class Body(Protocol):
     """Where a job lives: the API server, or a machine's processes."""
 
@@ -39,7 +43,11 @@ class Body(Protocol):
         """
 
     async def carry_out(self, job: RLJob, action: Action) -> None:
-        """Do one action. Doing it twice is harmless."""
+        """Do one action. Doing it twice is harmless.
+
+        Raises:
+            CreationRefused: the same would be refused again.
+        """
 
     async def publish(self, job: RLJob, event: Event) -> None:
         """Make an event known. Failing to is no reason to stop."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from robustrl_api.control import AgentReport, Assignment
 from robustrl_operator.control.node_hub import NodeHub, Placed
 from robustrl_operator.view import Heard
 
 Clock = Callable[[], datetime]
+GAP_HEARTBEATS = 3
+"""Reports that are further apart do not come one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,16 @@ class _Line:
     assignment: Assignment | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def heartbeat_seconds(self) -> float:
+        return self.assignment.heartbeat_seconds if self.assignment else 1.0
+
 
 class ControlHub:
     """Holds each pod's last report and current assignment.
 
     `on_report` is called for a report that may matter to a decision: the first of an agent, one with another child,
-    epoch, role, complaint or step. Heartbeats that say nothing new wake nobody.
+    epoch, role, complaint or step, or one that is told to end. Heartbeats that say nothing new wake nobody.
     """
 
     def __init__(self, clock: Clock, on_report: Callable[[PodIdentity], None]) -> None:
@@ -99,15 +105,18 @@ class ControlHub:
     def _take(self, identity: PodIdentity, line: _Line, report: AgentReport) -> None:
         before, now = line.heard, self._clock()
         fresh = before is None or before.report.boot != report.boot or before.report.child != report.child
-        line.heard = Heard(report, now, now if fresh or before is None else before.changed)
+        changed = now if fresh or before is None else before.changed
+        gap = GAP_HEARTBEATS * timedelta(seconds=line.heartbeat_seconds)
+        steady = before.steady_since if before is not None and now - before.at <= gap else now
+        begun = before.begun if before is not None and before.report.boot == report.boot else now
+        line.heard = Heard(report, now, changed, steady, begun)
         if before is None or _matters(before.report, report):
             self._on_report(identity)
 
     async def _hold(self, line: _Line) -> None:
         line.changed.clear()
-        seconds = line.assignment.heartbeat_seconds if line.assignment else 1.0
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(line.heartbeat_seconds):
                 await line.changed.wait()
         except TimeoutError:
             return
@@ -118,6 +127,6 @@ def _matters(before: AgentReport, after: AgentReport) -> bool:
 
     def essence(report: AgentReport) -> tuple[object, ...]:
         return (report.boot, report.epoch, report.role, report.child, report.complaint, report.unstored, report.step,
-                report.admitted, report.struck)  # fmt: skip
+                report.admitted, report.leaving, report.struck)  # fmt: skip
 
     return essence(before) != essence(after)

@@ -31,6 +31,10 @@ class Prober:
     def result(self, uid: str) -> Probe | None:
         return self._results.get(uid)
 
+    def forget(self, uid: str) -> None:
+        """Drop what is known of a pod that is gone."""
+        self._results.pop(uid, None)
+
     def ask(self, probe: ProbePod) -> None:
         """Start a probe, unless one of this pod is under way."""
         if probe.uid in self._running:
@@ -48,7 +52,8 @@ class Prober:
         else:
             url = f"http://{probe.address}:{self._port}/works?seconds={probe.seconds:g}"
             answered = await self._answers(url, probe.seconds + PROBE_SECONDS)
-        self._results[probe.uid] = replace(asked, answered=answered, done=True)
+        if probe.uid in self._results:
+            self._results[probe.uid] = replace(asked, answered=answered, done=True)
         self._on_result()
 
     async def _answers(self, url: str, seconds: float) -> bool:

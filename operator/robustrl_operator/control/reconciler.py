@@ -19,11 +19,11 @@ from robustrl_api.job import RLJob
 from robustrl_api.names import ANNOTATION_INJECT
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import Detector, analyze
-from robustrl_operator.control.body import Body, StatusConflict
+from robustrl_operator.control.body import Body, CreationRefused, StatusConflict
 from robustrl_operator.control.hub import Clock, ControlHub
 from robustrl_operator.control.node_hub import Placed
 from robustrl_operator.control.prober import Prober
-from robustrl_operator.plan import DeletePod, Plan, ProbePod, plan
+from robustrl_operator.plan import CreatePod, DeletePod, Plan, ProbePod, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.view import Heard, JobView, Observed, Probe
 
@@ -31,7 +31,9 @@ log = logging.getLogger(__name__)
 
 STEP_INTERVAL = timedelta(seconds=5)
 """A status that differs only in its step is written no more often: each write is seen by every watcher."""
-MAX_ERROR_DELAY_SECONDS = 15.0
+MAX_ERROR_DELAY_SECONDS = 3.0
+"""Whatever else happens to the job waits as long."""
+MAX_CONFLICT_DELAY_SECONDS = 1.0
 
 
 @dataclass
@@ -64,6 +66,7 @@ class Reconciler:
         self._woken.set()
         self._step_written = clock()
         self._known_uids: set[str] = set()
+        self._refused: dict[str, str] = {}
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -71,19 +74,24 @@ class Reconciler:
 
     async def run(self) -> None:
         """Reconcile until the job no longer exists. Errors are logged and retried with backoff and jitter."""
-        failures = 0
+        failures = conflicts = 0
         while True:
-            wait = self._heartbeat()
             try:
+                wait = self._heartbeat()
                 self._woken.clear()
                 outcome = await self.reconcile()
                 if outcome is None:
                     return
-                failures = 0
+                failures = conflicts = 0
                 if outcome.wake is not None:
                     wait = min(wait, outcome.wake.total_seconds())
             except StatusConflict:
-                wait = 0.02
+                # What is stored comes in a moment by the watch, unless that is being renewed.
+                conflicts += 1
+                wait = min(MAX_CONFLICT_DELAY_SECONDS, 0.01 * 2 ** min(conflicts, 10)) * random.uniform(0.5, 1.0)
+                log.info(
+                    "%s: the stored job has changed (%d times in a row), again in %.2f s", self.key, conflicts, wait
+                )
             except Exception:
                 failures += 1
                 self.watch.errors += 1
@@ -119,10 +127,13 @@ class Reconciler:
         self.watch.plans += 1
         self.watch.last_plan_seconds = asyncio.get_running_loop().time() - started
         stored = await self._store(job, decided.status)
+        self._refused = {}
         self._assign(stored)
-        await self._act(stored, decided)
+        undone = await self._act(stored, decided)
         for event in decided.events:
             await self._body.publish(job, event)
+        if undone:
+            raise ExceptionGroup(f"{len(undone)} of {len(decided.actions)} actions could not be done", undone)
         return decided
 
     def view(self, job: RLJob) -> JobView:
@@ -145,11 +156,13 @@ class Reconciler:
             reports=_present(uids, self._hub.heard),
             readings=_present(uids, self._hub.nodes.observed),
             probes=_present(uids, self._prober.result),
+            refused=self._refused,
         )
 
     def _forget(self, uids: set[str]) -> None:
         for uid in self._known_uids - uids:
             self._hub.forget(uid)
+            self._prober.forget(uid)
         self._known_uids = uids
 
     async def _store(self, job: RLJob, status: RLJobStatus) -> RLJob:
@@ -166,14 +179,26 @@ class Reconciler:
         for uid, assignment in assignments(self.view(job), self._body.rendezvous_base).items():
             self._hub.assign(uid, assignment)
 
-    async def _act(self, job: RLJob, decided: Plan) -> None:
+    async def _act(self, job: RLJob, decided: Plan) -> list[Exception]:
+        """Do what was decided. What fails keeps nothing else from being done, and is returned."""
+        undone: list[Exception] = []
         for action in decided.actions:
             if isinstance(action, ProbePod):
                 self._prober.ask(action)
                 continue
             if isinstance(action, DeletePod):
                 log.info("%s: deleting pod %s (force=%s)", self.key, action.name, action.force)
-            await self._body.carry_out(job, action)
+            try:
+                await self._body.carry_out(job, action)
+            except CreationRefused as refused:
+                # What to do about it is for the next plan to say, at once.
+                assert isinstance(action, CreatePod)
+                log.warning("%s: pod %s is refused: %s", self.key, action.name, refused)
+                self._refused[action.service or action.role.value] = str(refused)
+                self._woken.set()
+            except Exception as error:
+                undone.append(error)
+        return undone
 
 
 def _placed(view: JobView) -> dict[str, Placed]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import RLJobSpec
-from robustrl_api.status import RLJobStatus, has_ended
-from robustrl_operator.analyze.verdict import HEALTHY, Health, Verdict, Verdicts
+from robustrl_api.status import RLJobStatus, RoleStatus, has_ended
+from robustrl_operator.analyze.verdict import HEALTHY, Cause, Health, Verdict, Verdicts
 from robustrl_operator.faults.kind import Means
 from robustrl_operator.view import JobView, PodView
 
@@ -143,8 +144,16 @@ class Draft:
     def verdict(self, uid: str) -> Verdict:
         return self.verdicts.get(uid, HEALTHY)
 
+    def role_status(self, name: str) -> RoleStatus:
+        """What status says of a role or service; nothing yet where that is new."""
+        return next((role for role in self.status.roles if role.name == name), RoleStatus(name=name))
+
+    @cached_property
+    def _member_uids(self) -> frozenset[str]:
+        return frozenset(member.uid for member in self.status.members if member.uid)
+
     def is_member(self, uid: str) -> bool:
-        return any(member.uid == uid for member in self.status.members)
+        return uid in self._member_uids
 
     def role_of(self, pod: PodView) -> Role:
         """The role that the draft's status gives a pod."""
@@ -164,6 +173,16 @@ class Draft:
             and not self.verdict(pod.uid).pod_lost
         ]
         return sorted(pods, key=lambda pod: (pod.created, pod.name))
+
+    def is_let_go(self, pod: PodView) -> bool:
+        """Whether a rollout on its way out is no loss: as many as are wanted are there without it. So it is after
+        scaling down, and of one that was made anew."""
+        deleted = pod.deleting and self.verdict(pod.uid).cause is Cause.POD_DELETED
+        return deleted and self.role_of(pod) is Role.ROLLOUT and self._rollouts_suffice
+
+    @cached_property
+    def _rollouts_suffice(self) -> bool:
+        return len(self.live(Role.ROLLOUT)) >= self.spec.rollout.replicas
 
     def healthy(self, role: Role) -> list[PodView]:
         return [pod for pod in self.live(role) if self.verdict(pod.uid).health is Health.HEALTHY]

@@ -48,7 +48,7 @@ def restart_trainers(
 
 def _unstable_restarts(draft: Draft, fault: Verdict) -> int:
     """Restarts in a row, this one included, after faults of the trainers' processes. Zero: no reason to wait."""
-    if fault.scope in (Scope.POD, Scope.NODE):
+    if not _is_of_process(fault):
         return 0
     status, stable = draft.status, timedelta(seconds=draft.spec.recovery.backoff.stable_seconds)
     soon = bool(status.restarted_time) and draft.view.now - moment(status.restarted_time) < stable
@@ -68,6 +68,7 @@ def _recovery(
         stage=_stage(members, delay),
         step=draft.view.committed_step(),
         failed_restarts=_failed_restarts(previous, fault),
+        process_faults=(previous.process_faults if previous else 0) + _is_of_process(fault),
         # A fault inside a recovery prolongs it: the outage began with the first one.
         detected_time=previous.detected_time if previous else timestamp(draft.view.now),
         not_before_time=timestamp(draft.view.now + delay) if delay else "",
@@ -80,6 +81,11 @@ def _failed_restarts(previous: RecoveryStatus | None, fault: Verdict) -> int:
     if previous is None:
         return 0
     return previous.failed_restarts + (fault.scope is Scope.PROCESS)
+
+
+def _is_of_process(fault: Verdict) -> bool:
+    """A fault that is answered by a restart of the whole job is one as well."""
+    return fault.scope not in (Scope.POD, Scope.NODE)
 
 
 def _stage(members: tuple[Member, ...], delay: timedelta) -> Stage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from robustrl_api.control import Harm
@@ -15,6 +16,8 @@ from robustrl_operator.view import moment, timestamp
 MAX_INCIDENTS = 10
 PLAUSIBLE, PLAUSIBLE_SLOW = timedelta(minutes=15), timedelta(minutes=1)
 """A fault made on purpose is found within this time, or it was none; one that only slows down usually is none."""
+NAMES_CHARACTERS = 200
+"""Of a list of names: a decision holds 253 characters, and so does who replaces whom."""
 LOST = {
     "trainer": "the step under way is done again, on the same batch",
     "rollout": "the turn under way of each of its trajectories is generated again, elsewhere",
@@ -63,6 +66,14 @@ def note_incident(
     words = f"{fault.cause}: {fault.evidence}{purpose} -> {decision}"
     draft = draft.tell(EventReason.FAULT_DETECTED, words, warning=True)
     return draft.set(incidents=(*draft.status.incidents, incident)[-MAX_INCIDENTS:])
+
+
+def in_short(names: Iterable[str]) -> str:
+    """Names divided by commas, as many as there is room for, and how many more there are."""
+    left, text = list(names), ""
+    while left and len(text) + len(left[0]) + 2 <= NAMES_CHARACTERS:
+        text += (", " if text else "") + left.pop(0)
+    return f"{text} and {len(left)} more" if left else text
 
 
 def _made_by(draft: Draft, role: str, pod: str) -> str:

@@ -12,6 +12,7 @@ from robustrl_operator.plan.rules import (
     completion,
     diagnosis,
     expire,
+    failed_starts,
     fence,
     hung,
     inject,
@@ -59,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     seats.apply,
     fence.apply,
     stranded.apply,
+    failed_starts.apply,
     populate.apply,
     labels.apply,
 )

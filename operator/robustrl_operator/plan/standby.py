@@ -35,8 +35,9 @@ def standbys(view: JobView) -> frozenset[str]:
 
 
 def promotable(draft: Draft) -> list[PodView]:
-    """Healthy rollouts beyond `rollout.minReplicas`, best first: with current weights, on a node without a record of
-    faults, standing by.
+    """Healthy rollouts beyond `rollout.minReplicas`, best first: on a node that is not suspect, standing by, with
+    current weights. The last weighs least: a trainer needs the machine and not the engine, and engines are without
+    current weights for a moment after each step.
 
     None in Sync mode, where trainers and rollouts are the same machines, nor with standby Off.
     """
@@ -47,7 +48,7 @@ def promotable(draft: Draft) -> list[PodView]:
     ready, suspects = standbys(draft.view), suspicion.suspects(draft)
     ranked = sorted(
         healthy,
-        key=lambda pod: (not _admitted(draft, pod), pod.node in suspects, pod.uid not in ready, pod.created, pod.name),
+        key=lambda pod: (pod.node in suspects, pod.uid not in ready, not _admitted(draft, pod), pod.created, pod.name),
     )
     return ranked[: max(0, spare)]
 

@@ -15,6 +15,8 @@ from robustrl_operator.plan.draft import Draft
 from robustrl_operator.view import moment, timestamp
 
 MAX_SUSPECTS = 64
+UNSEEN = timedelta(seconds=60)
+"""As long as a cluster may need to see that a machine is dead (Kubernetes' node-monitor-grace-period is 50 s)."""
 
 
 def note(draft: Draft, pod: str, fault: Verdict) -> Draft:
@@ -35,6 +37,11 @@ def suspects(draft: Draft) -> frozenset[str]:
     """Nodes to be avoided now."""
     limit = draft.spec.recovery.suspicion.faults
     return frozenset(s.name for s in draft.status.suspects if s.faults >= limit and not _forgotten(draft, s))
+
+
+def struck_lately(draft: Draft) -> frozenset[str]:
+    """Nodes that had a fault a moment ago. A dead one looks free to the scheduler as soon as its pod is deleted."""
+    return frozenset(s.name for s in draft.status.suspects if draft.view.now - moment(s.last_time) <= UNSEEN)
 
 
 def _seat(draft: Draft, pod: str) -> str:

@@ -129,6 +129,14 @@ def test_idle(view: JobView, health: str, question: str) -> None:
         assert word in verdict.evidence, "the evidence names pod, node, GPU, both counters and the time"
 
 
+@pytest.mark.parametrize(("seconds", "asked_for"), [(299, Question.NONE), (301, Question.WORKS)])
+def test_gpus_may_idle_for_a_while_after_managers_are_new(seconds: float, asked_for: Question) -> None:
+    """A peer may wait for its batch meanwhile, and this one for the peer."""
+    managers = Activity(phase_seconds=seconds)
+    view = saying(trainer(400, 301), MANAGER, Child(state=ChildState.RUNNING), ago=0, activity=managers)
+    assert analyze(view)[f"uid-{TRAINER}"].ask is asked_for
+
+
 def test_the_evidence_of_a_process_that_spins_names_both_witnesses() -> None:
     verdict = analyze(trainer(320, 302, probe=WORKS))[f"uid-{TRAINER}"]
     assert verdict.evidence.endswith("for 302 s; phase Train has lasted 320 s, at most 10 s before")

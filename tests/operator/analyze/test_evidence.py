@@ -82,14 +82,38 @@ def worked_never(view: JobView, name: str) -> JobView:
     return replace(with_status(view, step=0), reports=reports)
 
 
+def begun(seconds: float) -> Change:
+    """Its agent's first report came so long ago."""
+
+    def change(view: JobView, name: str) -> JobView:
+        said = replace(view.reports[f"uid-{name}"], begun=NOW - seconds * SECOND)
+        return replace(view, reports={**view.reports, f"uid-{name}": said})
+
+    return change
+
+
 NO_ANSWER = Probe(NOW - 1 * SECOND, answered=False)
 ANSWERED = Probe(NOW - 1 * SECOND, answered=True)
 ASKED = Probe(NOW - 0.5 * SECOND, answered=False, done=False)
 OLD = Probe(NOW - 60 * SECOND, answered=False)
+UNKILLABLE_PROCESS = Complaint(reason="ProcessUnkillable", message="process 7 does not end")
 COMPLAINT = Complaint(reason="VolumeUnusable", message="/storage cannot be written")
 RUNNING = Child(state=ChildState.RUNNING, epoch=1)
 FIVE = exited(restarts=5)
 HANDED_OVER = Child(state=ChildState.EXITED, epoch=1, last_exit=Exit(code=76, handed_over=True))
+
+
+def cut_off(*, others_since: float, others_ago: float = 0.1) -> Change:
+    """Silent for ten minutes, though it answers probes; the others have reported without a gap."""
+
+    def change(view: JobView, name: str) -> JobView:
+        steady = {"at": NOW - others_ago * SECOND, "steady_since": NOW - others_since * SECOND}
+        others = {uid: replace(said, **steady) for uid, said in view.reports.items()}
+        quiet = silent(601, ANSWERED)(replace(view, watching_since=NOW - 900 * SECOND), name)
+        return replace(quiet, reports={**others, f"uid-{name}": quiet.reports[f"uid-{name}"]})
+
+    return change
+
 
 # name, pod, evidence -> health, cause, scope (where it matters), whether to probe
 TABLE = [
@@ -99,7 +123,13 @@ TABLE = [
     ("worker is killed", TRAINER, says(exited(-9)), "Failed", "WorkerExited", "Process", False),
     ("worker of an older epoch", TRAINER, says(exited(1, epoch=0)), "Healthy", "None", None, False),
     ("script ends well", TRAINER, says(exited(0)), "Finished", "None", None, False),
-    ("agent cannot go on", TRAINER, says(complaint=COMPLAINT), "Failed", "BadConfiguration", "Pod", False),
+    ("agent cannot go on", TRAINER, both(says(complaint=COMPLAINT), worked_never), "Failed", "BadConfiguration", "Pod",
+     False),
+    ("a process cannot be ended", TRAINER, both(says(complaint=UNKILLABLE_PROCESS), worked_never), "Failed",
+     "PodFailed", "Pod", False),
+    ("one agent cannot go on later", ROLLOUT, says(complaint=COMPLAINT), "Failed", "PodFailed", "Pod", False),
+    ("one trainer's agent cannot go on later", TRAINER, says(complaint=COMPLAINT), "Failed", "PodFailed", "Pod", False),
+    ("the managers cannot go on", MANAGER, says(complaint=COMPLAINT), "Failed", "BadConfiguration", "Pod", False),
     ("storage full from the start", TRAINER, both(says(unstored="No space left"), worked_never), "Failed",
      "BadConfiguration", "Pod", False),
     ("storage full later on", TRAINER, says(unstored="No space left"), "Healthy", "None", None, False),
@@ -125,6 +155,7 @@ TABLE = [
     ("agent was told to end", TRAINER, says(RUNNING, leaving=True), "Leaving", "PodLeaving", "Pod", False),
     ("rollout's agent was told to end", ROLLOUT, says(leaving=True), "Leaving", "PodLeaving", "Pod", False),
     ("its node is called back", TRAINER, node_leaves, "Leaving", "PodLeaving", "Pod", False),
+    ("a taint will end it", TRAINER, is_now(called_back=True), "Leaving", "PodLeaving", "Pod", False),
     ("trainer has handed over", TRAINER, says(HANDED_OVER), "HandedOver", "None", None, False),
     ("deleted on a lost node", TRAINER, both(is_now(deleting=True), node_lost), "Failed", "PodDeleted", "Node", False),
     ("pod gone", TRAINER, gone, "Failed", "PodDeleted", "Pod", False),
@@ -148,6 +179,9 @@ TABLE = [
     ("being asked", TRAINER, silent(4, ASKED), "Suspect", "HeartbeatLost", None, False),
     ("answers", TRAINER, silent(4, ANSWERED), "Suspect", "HeartbeatLost", None, True),
     ("answers, silent for minutes", ROLLOUT, silent(300, ANSWERED), "Suspect", "HeartbeatLost", None, True),
+    ("answers, silent for longer than a start may take", TRAINER, cut_off(others_since=61), "Failed", "HeartbeatLost",
+     "Pod", False),
+    ("the others are back just now", TRAINER, cut_off(others_since=59), "Suspect", "HeartbeatLost", None, True),
     ("does not answer before the limit", TRAINER, silent(2.9, NO_ANSWER), "Suspect", "HeartbeatLost", None, False),
     ("does not answer", TRAINER, silent(3.1, NO_ANSWER), "Failed", "HeartbeatLost", "Node", False),
     ("does not answer, node lost", TRAINER, both(silent(9, NO_ANSWER), node_lost), "Failed", "NodeLost", "Node", False),
@@ -162,6 +196,8 @@ TABLE = [
      both(silent(4, NO_ANSWER), is_now(container_changed=NOW - 5 * SECOND)), "Failed", "HeartbeatLost", "Node", False),
     ("node's clock is ahead", ROLLOUT, both(silent(14, NO_ANSWER), is_now(container_changed=NOW + 999 * SECOND)),
      "Failed", "HeartbeatLost", "Node", False),
+    ("agent has just begun", ROLLOUT, both(silent(4, NO_ANSWER), begun(10)), "Healthy", "None", None, False),
+    ("agent began long ago", ROLLOUT, both(silent(4, NO_ANSWER), begun(14)), "Failed", "HeartbeatLost", "Node", False),
     ("did not answer long ago", TRAINER, silent(4, OLD), "Suspect", "HeartbeatLost", None, True),
     ("node not ready, agent reports", TRAINER, node_lost, "Healthy", "None", None, False),
     ("silent, node back", ROLLOUT, silent(9, NO_ANSWER), "Failed", "HeartbeatLost", "Node", False),
@@ -169,6 +205,10 @@ TABLE = [
     ("new pod", ROLLOUT, unheard(10), "Starting", "None", None, False),
     ("new pod, too long", ROLLOUT, both(unheard(601), listening_for(900)), "Failed", "NeverStarted", "Pod", False),
     ("new pod on a lost node", ROLLOUT, both(unheard(10), node_lost), "Failed", "NodeLost", "Node", False),
+    ("old pod on a lost node, new operator", ROLLOUT, both(both(unheard(9999), listening_for(7)), node_lost),
+     "Starting", "None", None, False),
+    ("old pod on a lost node, operator older", ROLLOUT, both(both(unheard(9999), listening_for(9)), node_lost),
+     "Failed", "NodeLost", "Node", False),
     ("old pod, new operator", ROLLOUT, both(unheard(9999), listening_for(5)), "Starting", "None", None, False),
     # A new operator starts with nobody under suspicion.
     ("unheard member, new operator", TRAINER, both(unheard(9999), listening_for(1.9)), "Starting", "None", None, False),
@@ -273,3 +313,9 @@ def test_nothing_is_changed_by_looking() -> None:
     analyze(VIEW)
     assert VIEW.reports[f"uid-{TRAINER}"].report == before.report
     assert analyze(VIEW) == analyze(VIEW)
+
+
+def test_nobody_is_given_up_where_nobody_can_report() -> None:
+    """It is the way to this operator that is closed, and all of them answer its probes."""
+    view = cut_off(others_since=900, others_ago=4)(VIEW, TRAINER)
+    assert not analyze(view)[f"uid-{TRAINER}"].failed

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.operator.build import NOW, SECOND, job, running_job, saying
+from tests.operator.build import NOW, SECOND, job, running_job, saying, with_pod
 
 from robustrl_api.control import Activity, Child, ChildState
 from robustrl_api.spec import TrainerDetection
@@ -121,6 +122,23 @@ def test_a_trainer_may_wait_for_one_that_waits_for_the_managers(
     assert analyze(view)[f"uid-{BOTH[0]}"].ask is asked_for
 
 
+@pytest.mark.parametrize(
+    ("silent", "changes", "asked_for"),
+    [
+        pytest.param(1, {}, Question.WORKS, id="managers report"),
+        pytest.param(3, {}, Question.NONE, id="their machine may be gone"),
+        pytest.param(1, {"deleting": True}, Question.NONE, id="their pod is on its way out"),
+    ],
+)
+def test_managers_that_are_gone_do_not_count_by_what_they_said_last(
+    silent: float, changes: dict[str, Any], asked_for: Question
+) -> None:
+    view = saying(running_job(), BOTH[0], ago=0, activity=idle(400))
+    busy = Child(state=ChildState.RUNNING)
+    view = saying(view, MANAGER, busy, ago=silent, activity=Activity(phase_seconds=900))
+    assert analyze(with_pod(view, MANAGER, **changes))[f"uid-{BOTH[0]}"].ask is asked_for
+
+
 LEARNED = TrainerDetection(learned_multiple=10, learned_floor_seconds=30)
 
 
@@ -150,6 +168,30 @@ def test_the_fields_of_the_spec_decide() -> None:
         view = saying(view, name, ago=0, activity=idle(6))
     assert analyze(view)[f"uid-{TRAINER}"].ask is Question.WORKS
     assert analyze(view)[f"uid-{ROLLOUT}"].ask is Question.NONE
+
+
+def asleep(seconds: float) -> Activity:
+    return Activity(phase_seconds=seconds, asleep_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("other", "hangs"),
+    [
+        ({"activity": asleep(901)}, True),
+        ({"activity": asleep(600)}, False),
+        ({"activity": Activity(phase_seconds=901)}, False),
+        (phase("Wait", 901), False),
+        (phase("Train", 901), False),
+    ],
+    ids=["sleeps as well", "began to sleep later", "prepares the data", "waits for a batch", "trains"],
+)
+def test_trainers_that_all_sleep_outside_of_any_phase_hang(other: dict[str, Any], hangs: bool) -> None:
+    """A script that hangs before its first phase, in an import or in a collective of its own, has no lease."""
+    view = saying(saying(running_job(), BOTH[0], activity=asleep(901)), BOTH[1], **other)
+    found = [analyze(view)[f"uid-{name}"] for name in BOTH]
+    assert [verdict.ask for verdict in found] == [Question.WORKS if hangs else Question.NONE] * 2
+    probes = {f"uid-{name}": asked(1) for name in BOTH}
+    assert analyze(replace(view, probes=probes))[f"uid-{BOTH[0]}"].failed is hangs
 
 
 def test_a_detector_of_the_users_speaks_where_nothing_else_does() -> None:

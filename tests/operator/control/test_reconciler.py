@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -11,13 +12,13 @@ from tests.operator.build import NOW, job, running_job
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.status import RLJobStatus
-from robustrl_operator.control.body import StatusConflict
+from robustrl_operator.control.body import CreationRefused, StatusConflict
 from robustrl_operator.control.hub import ControlHub
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.faults.kind import Means
-from robustrl_operator.plan import Action, CreatePod, Event
-from robustrl_operator.view import NodeView, PodView
+from robustrl_operator.plan import Action, CreatePod, Event, Relabel
+from robustrl_operator.view import NodeView, PodView, Probe
 
 
 class Notebook:
@@ -30,6 +31,8 @@ class Notebook:
         self.stored, self._pods = job, pods
         self.said: list[tuple[str, Any]] = []
         self.conflict = False
+        self.forbidden: type[Any] | None = None
+        self.error: Exception = PermissionError("exceeded quota")
 
     def job(self, key: str) -> RLJob | None:
         return self.stored
@@ -47,6 +50,8 @@ class Notebook:
         self.said.append(("status", status))
 
     async def carry_out(self, job: RLJob, action: Action) -> None:
+        if self.forbidden and isinstance(action, self.forbidden):
+            raise self.error
         self.said.append(("action", (job, action)))
 
     async def publish(self, job: RLJob, event: Event) -> None:
@@ -82,6 +87,52 @@ async def test_nothing_is_done_when_the_status_could_not_be_stored() -> None:
     assert body.said == []
 
 
+async def test_what_cannot_be_done_keeps_nothing_else_from_being_done() -> None:
+    """A quota may forbid a replacement for hours. What was lost is fenced all the same, and people hear of it."""
+    view = running_job()
+    body = Notebook(rl_job(view.status), view.pods[2:])
+    body.forbidden = CreatePod
+    with pytest.raises(ExceptionGroup) as raised:
+        await reconciler(body).reconcile()
+    assert {type(error) for error in raised.value.exceptions} == {PermissionError}
+    done = [action for kind, (_, action) in _actions(body)]
+    assert any(isinstance(action, Relabel) for action in done)
+    assert "FaultDetected" in [what.reason for kind, what in body.said if kind == "event"]
+
+
+async def test_conflicts_that_last_are_not_a_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    body, waits = Notebook(rl_job()), list[float]()
+    body.conflict = True
+    looked_at = reconciler(body)
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        body.conflict = len(waits) < 12
+        if not body.conflict:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(looked_at, "_sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await looked_at.run()
+    assert waits[0] <= 0.02
+    assert 0.5 <= waits[-1] <= 1.0
+
+
+async def test_a_pod_that_may_not_be_made_fails_nothing_and_is_for_the_next_plan_to_answer() -> None:
+    """With a quota used up, each fault was found up to 15 s late: so long the loop slept after a refusal."""
+    view = running_job()
+    body = Notebook(rl_job(view.status), view.pods[:-1])
+    body.forbidden, body.error = CreatePod, CreationRefused("exceeded quota")
+    looked_at = reconciler(body)
+    looked_at._woken.clear()
+    assert await looked_at.reconcile() is not None
+    assert looked_at.view(body.stored).refused == {"rollout": "exceeded quota"}
+    assert looked_at._woken.is_set()
+    await looked_at.reconcile()
+    await looked_at.reconcile()
+    assert looked_at.view(body.stored).refused == {}, "there is a pause now, in which none is asked for"
+
+
 async def test_pods_of_a_new_attempt_are_made_as_such() -> None:
     """They would be taken for those of the attempt before, and deleted, if the old status were shown to the body."""
     view = running_job(job(recovery={"strategy": "WholeJob"}))
@@ -96,3 +147,16 @@ async def test_pods_of_a_new_attempt_are_made_as_such() -> None:
 
 def _actions(body: Notebook) -> list[tuple[str, Any]]:
     return [(kind, what) for kind, what in body.said if kind == "action"]
+
+
+async def test_nothing_is_kept_of_a_pod_that_is_gone() -> None:
+    view = running_job()
+    body = Notebook(rl_job(view.status), view.pods)
+    looked_at = reconciler(body)
+    looked_at.view(body.stored)
+    gone = view.pods[-1]
+    looked_at._prober._results.update({pod.uid: Probe(NOW, answered=True) for pod in view.pods})
+    body._pods = view.pods[:-1]
+    looked_at.view(body.stored)
+    assert looked_at._prober.result(gone.uid) is None
+    assert looked_at._prober.result(view.pods[0].uid) is not None

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.operator.build import SimAgent, World, job
+from tests.operator.build import job
+from tests.operator.world.machines import SimAgent
+from tests.operator.world.world import World
 
 from robustrl.supervisor.activity import ActivityWatch
 from robustrl_api.control import ChildState

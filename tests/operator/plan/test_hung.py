@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.operator.build import draft, failed, job, running_job, saying, with_status, without_pod
 
@@ -44,6 +46,21 @@ def test_it_is_convicted_once() -> None:
 def test_another_process_is_innocent(life: str) -> None:
     view = with_status(living(running_job(), life), convictions=(Conviction(uid=UID, life="a.1"),))
     assert hung.apply(draft(view)).status.convictions == ()
+
+
+def test_an_operator_that_has_heard_nothing_yet_lets_it_stand() -> None:
+    """Killed between the status and the agent's next call, its successor has the process ended."""
+    conviction = Conviction(uid=UID, life="a.1")
+    view = replace(with_status(running_job(), convictions=(conviction,)), reports={})
+    assert hung.apply(draft(view)).status.convictions == (conviction,)
+    assert assignments(view)[UID].end_life == "a.1"
+
+
+def test_no_more_are_convicted_at_once_than_status_has_room_for() -> None:
+    view = living(running_job(), "a.1")
+    others = tuple(Conviction(uid=f"u{n}", life="x") for n in range(hung.MAX_CONVICTIONS))
+    full = draft(view, HUNG).set(convictions=others)
+    assert hung._convict(full, view.by_uid[UID]).status.convictions == others
 
 
 def test_a_pod_that_is_gone_takes_its_conviction_with_it() -> None:

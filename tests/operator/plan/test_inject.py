@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.operator.build import SECOND, World, actions, draft, job, names, running_job, saying, with_pod, with_status
+from tests.operator.build import SECOND, actions, draft, job, names, running_job, saying, with_pod, with_status
+from tests.operator.world.world import World
 
 from robustrl_api.control import Harm, Strike, Struck
 from robustrl_api.injection import Request
 from robustrl_api.names import EventReason
-from robustrl_api.status import InjectionStage
+from robustrl_api.status import InjectionStage, RLJobStatus
 from robustrl_operator.faults.kind import KINDS, FaultKind, Means
 from robustrl_operator.plan import DeletePod, HarmMachine
 from robustrl_operator.plan.assign import assignments
@@ -212,3 +213,13 @@ def test_the_same_request_seen_again_strikes_no_more() -> None:
     assert (len(world.strikes), world.status.epoch) == (1, 2)
     assert world.elapsed > 60
     assert world.now - world.operator.since >= 59 * SECOND
+
+
+@pytest.mark.parametrize(("trainers", "stage"), [(1000, "Striking"), (1001, "Refused")])
+def test_no_more_are_struck_at_once_than_status_has_room_for(trainers: int, stage: str) -> None:
+    """The API server would refuse the status, and every one after it."""
+    view = asked("workers", spec=job(trainer={"replicas": trainers}, **ALLOWED))
+    after = inject.apply(draft(view))
+    assert after.status.injection is not None
+    assert after.status.injection.stage == stage
+    RLJobStatus.model_validate(after.status.model_dump())

@@ -9,9 +9,11 @@ from tests.operator.build import actions, draft, failed, job, running_job, with_
 
 from robustrl_api.status import RecoveryStatus, Stage
 from robustrl_operator.plan import DeletePod
+from robustrl_operator.plan.incarnation import restart_trainers
 from robustrl_operator.plan.rules import job_restart, outdated
 
-IN_STEP = RecoveryStatus(stage=Stage.TRAINING, step=5)
+IN_STEP = RecoveryStatus(stage=Stage.TRAINING, step=5, process_faults=1)
+AFTER_A_MACHINE = RecoveryStatus(stage=Stage.TRAINING, step=5)
 RESTARTING = RecoveryStatus(stage=Stage.RESTARTING, step=5)
 
 # name, status of the job in step 5, scope of the fault -> the rule that applies
@@ -20,6 +22,7 @@ TABLE: list[tuple[str, dict[str, Any], str, str]] = [
     ("first step of the job", {"base_step": 5}, "Process", "4a"),
     ("first step after a resume", {"base_step": 5, "step": 5}, "Process", "4a"),
     ("second fault in the step", {"recovery": IN_STEP}, "Process", "4b"),
+    ("first one of the process, after a machine's", {"recovery": AFTER_A_MACHINE}, "Process", ""),
     ("first failed restart", {"recovery": RESTARTING}, "Process", ""),
     ("second failed restart", {"recovery": RESTARTING.model_copy(update={"failed_restarts": 1})}, "Process", "4c"),
     ("a machine lost in the first step", {"base_step": 5}, "Node", ""),
@@ -56,3 +59,15 @@ def test_a_successor_takes_the_pods_of_the_attempt_before_away() -> None:
     view = with_pod(view, "j-rollout-4", attempt=1)
     kept = {pod.name for pod in view.pods} - {action.name for action in actions(outdated.apply(draft(view)), DeletePod)}
     assert kept == {"j-rollout-4"}
+
+
+def test_only_faults_of_the_process_are_counted() -> None:
+    """A machine is lost, then a process dies in the same step, then another: it is the second of these that tells."""
+    view, counted = running_job(), []
+    for scope in ("Node", "Process", "Pod"):
+        fault = failed(scope, evidence=f"the {len(counted)}th")
+        after = restart_trainers(draft(view), fault, "j-trainer-2", view.status.members, "restart").status
+        assert after.recovery
+        counted.append(after.recovery.process_faults)
+        view = with_status(view, **dict(after))
+    assert counted == [0, 1, 1]

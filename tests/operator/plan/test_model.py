@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
-from tests.operator.build import SERVICE, World, job
+from tests.operator.build import SERVICE, job
+from tests.operator.world.world import World
 
 from robustrl_api.names import Role
 from robustrl_api.status import ConditionType, has_ended

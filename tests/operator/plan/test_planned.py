@@ -5,18 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.operator.build import (
-    NOW,
-    SECOND,
-    World,
-    actions,
-    draft,
-    exited,
-    job,
-    running_job,
-    saying,
-    with_pod,
-)
+from tests.operator.build import NOW, SECOND, actions, draft, exited, job, running_job, saying, with_pod
+from tests.operator.world.world import World
 
 from robustrl_api.control import Child, ChildState, Exit
 from robustrl_api.names import Role

@@ -10,6 +10,7 @@ from tests.operator.build import SERVICE, actions, draft, failed, job, names, po
 
 from robustrl_api.names import Role
 from robustrl_api.status import Member, RLJobStatus
+from robustrl_operator.analyze import Health, Verdict
 from robustrl_operator.plan import CreatePod, DeletePod
 from robustrl_operator.plan.rules import populate
 
@@ -61,6 +62,13 @@ def test_scaling_rollouts_takes_the_youngest(replicas: int, made_: int, gone: li
         replace(running_job(), spec=job(rollout={"replicas": replicas}))))  # fmt: skip
     assert made(after) == ["rollout"] * made_
     assert names(actions(after, DeletePod)) == gone
+
+
+def test_scaling_down_keeps_the_rollouts_that_work() -> None:
+    """The oldest may just then hang, or wait for a machine."""
+    view = replace(running_job(), spec=job(rollout={"replicas": 2}))
+    unwell = {"j-rollout-3": failed("Process", "EngineHung"), "j-rollout-5": Verdict(Health.STARTING)}
+    assert sorted(names(actions(populate.apply(draft(view, unwell)), DeletePod))) == ["j-rollout-3", "j-rollout-5"]
 
 
 @pytest.mark.parametrize(("change", "missing"), [({"deleting": True}, 1), ({"phase": "Pending", "address": ""}, 0)])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from tests.operator.build import actions, draft, failed, running_job, with_status
+from tests.operator.build import actions, draft, failed, job, names, running_job, with_status
 
 from robustrl_operator.analyze import Cause, Health, Verdict
 from robustrl_operator.plan import DeletePod
 from robustrl_operator.plan.rules import rollout_failed
+from robustrl_operator.view import NodeView
 
 
 @pytest.mark.parametrize(("scope", "force"), [("Pod", False), ("Node", True)])
@@ -49,3 +52,25 @@ def test_ten_incidents_are_kept() -> None:
 
 def test_members_are_another_rules_business() -> None:
     assert not rollout_failed.apply(draft(running_job(), {"j-trainer-1": failed("Pod")})).actions
+
+
+@pytest.mark.parametrize(
+    ("replicas", "node_ready", "incidents", "forced"),
+    [
+        pytest.param(3, True, 0, [], id="scaled down"),
+        pytest.param(3, False, 0, ["j-rollout-6"], id="scaled down, and its node dies meanwhile"),
+        pytest.param(4, True, 1, [], id="deleted by somebody"),
+    ],
+)
+def test_what_was_scaled_away_is_no_fault(replicas: int, node_ready: bool, incidents: int, forced: list[str]) -> None:
+    """It would be counted against its node."""
+    pods = running_job().pods
+    view = replace(
+        running_job(),
+        spec=job(rollout={"replicas": replicas}),
+        pods=tuple(replace(p, deleting=p.name == "j-rollout-6") for p in pods),
+    )
+    view = replace(view, nodes={p.node: NodeView(p.node, ready=node_ready or p.name != "j-rollout-6") for p in pods})
+    after = rollout_failed.apply(draft(view))
+    assert len(after.status.incidents) == len(after.status.suspects) == incidents
+    assert names(actions(after, DeletePod)) == forced

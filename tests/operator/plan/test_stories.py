@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.operator.build import SERVICE, World, job
+from tests.operator.build import SERVICE, job
+from tests.operator.world.world import World
 
 from robustrl_api.control import Exit
 from robustrl_api.names import Role

@@ -18,10 +18,10 @@ from tests.operator.build import (
 )
 
 from robustrl_api.status import ConditionType, RecoveryStatus, RLJobStatus
-from robustrl_operator.analyze import Verdict
+from robustrl_operator.analyze import Cause, Verdict
 from robustrl_operator.analyze.verdict import Health
 from robustrl_operator.plan.draft import Draft
-from robustrl_operator.plan.rules import summary
+from robustrl_operator.plan.rules import rollout_failed, summary
 
 STARTUP = running_job(status=RLJobStatus(), reports={})
 
@@ -101,3 +101,14 @@ def test_services_that_begin_alike_are_counted_apart() -> None:
     others = tuple(pod(name, view.pods[0].origin.SERVICE) for name in ("j-judge-1", "j-judge-fast-2"))
     after = summary.apply(draft(running_job(view.spec, pods=view.pods + others)))
     assert [(r.name, r.ready) for r in after.status.roles if r.name == "judge"] == [("judge", 1)]
+
+
+def test_restarts_are_counted_on_when_the_list_of_incidents_is_full() -> None:
+    """Then each new one pushes an old one of the same role out."""
+    view = running_job()
+    for number in range(13):
+        exit_ = Verdict(Health.SUSPECT, Cause.ENGINE_EXITED, f"exit {number}")
+        after = summary.apply(rollout_failed.apply(draft(view, {"j-rollout-3": exit_})))
+        view = with_status(view, **dict(after.status))
+    assert len(view.status.incidents) == 10
+    assert {role.name: role.restarts for role in view.status.roles}["rollout"] == 13

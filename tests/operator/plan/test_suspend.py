@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from tests.operator.build import actions, draft, job, names, running_job, with_status
 
+from robustrl_api.names import Role
 from robustrl_api.status import ConditionType, holds
-from robustrl_operator.plan import DeletePod, plan
+from robustrl_operator.analyze import analyze
+from robustrl_operator.plan import CreatePod, DeletePod, Relabel, plan
 from robustrl_operator.plan.rules import suspend
 
 SUSPENDED = running_job(job(suspend=True))
@@ -34,3 +39,26 @@ def test_resumed_once() -> None:
     once = suspend.apply(draft(view))
     assert once.status.epoch == 1
     assert once.events == ()
+
+
+def test_what_was_futile_before_is_forgotten() -> None:
+    """Only the end of a recovery clears the count, and suspending ends it without one."""
+    held = plan(with_status(SUSPENDED, restarts_without_progress=3, unstable_restarts=2), {}).status
+    after = suspend.apply(draft(with_status(running_job(), **dict(held))))
+    assert after.status.recovery is None
+    assert (after.status.restarts_without_progress, after.status.unstable_restarts) == (0, 0)
+
+
+@pytest.mark.parametrize("strategy", ["RoleBased", "WholeJob"])
+def test_pods_that_still_go_when_the_job_goes_on_are_no_faults(strategy: str) -> None:
+    """They end within their grace period, and the job may be resumed at once."""
+    spec = job(recovery={"strategy": strategy})
+    decided = plan(running_job(spec.model_copy(update={"suspend": True})), {})
+    fenced = {action.uid for action in actions(decided, Relabel) if action.role is Role.FENCED}
+    assert fenced == {pod.uid for pod in SUSPENDED.pods}
+    going = tuple(replace(pod, role=Role.FENCED, deleting=True) for pod in SUSPENDED.pods)
+    view = running_job(spec, status=decided.status, pods=going)
+    after = plan(view, analyze(view))
+    assert after.status.epoch == 2
+    assert (after.status.attempt, after.status.incidents, after.status.suspects) == (0, (), ())
+    assert len(actions(after, CreatePod)) == len(going)

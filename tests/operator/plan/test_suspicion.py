@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.operator.build import NOW, SECOND, actions, draft, failed, job, running_job, with_status, without_pod
 
 from robustrl_api.status import SuspectNode
@@ -73,6 +74,14 @@ def test_new_pods_rather_go_elsewhere() -> None:
     view = without_pod(suspect(1), "j-rollout-4")
     (created,) = actions(populate.apply(draft(view)), CreatePod)
     assert (created.suspect_nodes, created.avoid_nodes) == (("n3",), ())
+
+
+@pytest.mark.parametrize(("ago", "shunned"), [(59, ("n3",)), (61, ())])
+def test_new_pods_rather_not_go_where_a_fault_was_a_moment_ago(ago: float, shunned: tuple[str, ...]) -> None:
+    """Two machines die at once: the pod of the first is gone when the second one's successor is made."""
+    view = without_pod(suspect(ago, faults=1), "j-rollout-4")
+    (created,) = actions(populate.apply(draft(view)), CreatePod)
+    assert created.suspect_nodes == shunned
 
 
 def test_others_are_promoted_first() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.operator.build import NOW, SECOND, draft, failed, job, running_job, saying, with_pod, with_status
 
+from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import Cause, Health, Verdict
 from robustrl_operator.plan.rules import trainer_lost
 from robustrl_operator.view import JobView
@@ -46,10 +47,17 @@ def test_who_takes_the_seat(patch: dict[str, Any], verdicts: dict[str, Verdict],
     assert seats(running_job(job(**patch)), verdicts) == wanted
 
 
-def test_admitted_engines_are_promoted_first() -> None:
-    """They hold the newest weights."""
+def test_of_those_that_stand_by_an_admitted_one_is_promoted_first() -> None:
     view = saying(running_job(), "j-rollout-3", admitted=False)
     assert seats(view, {"j-trainer-1": LOST})[0] == "j-rollout-4"
+
+
+def test_one_that_stands_by_is_promoted_before_one_whose_engine_is_admitted() -> None:
+    """Its worker is loaded, and a trainer needs no engine. Engines are without current weights after each step."""
+    view = running_job()
+    for name in ("j-rollout-3", "j-rollout-4"):
+        view = saying(view, name, admitted=False)
+    assert seats(view, {"j-trainer-1": LOST})[0] == "j-rollout-3"
 
 
 def test_a_rollout_without_address_is_not_promoted() -> None:
@@ -105,3 +113,14 @@ def test_outage_is_counted_from_its_first_fault() -> None:
     assert first.recovery
     assert again.recovery
     assert again.recovery.detected_time == first.recovery.detected_time
+
+
+def test_a_whole_rack_of_trainers_fits_into_the_status() -> None:
+    """The API server refuses a status with a text that is too long, for as long as it is asked to store it."""
+    view = running_job(job(trainer={"replicas": 40}, rollout={"replicas": 60, "minReplicas": 2}))
+    after = trainer_lost.apply(draft(view, {f"j-trainer-{n}": LOST for n in range(1, 41)}))
+    assert all(member.uid for member in after.status.members)
+    RLJobStatus.model_validate(after.status.model_dump())
+    (incident,) = after.status.incidents
+    assert "and 2" in incident.decision
+    assert incident.decision.endswith("more (rule 3)")

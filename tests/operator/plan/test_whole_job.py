@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.operator.build import actions, draft, failed, job, running_job, with_pod, with_status
 
@@ -71,3 +73,10 @@ def test_pods_of_an_earlier_attempt_have_been_answered_already() -> None:
     assert not whole_job.apply(draft(view, {"j-trainer-1": failed()})).actions
     again = with_pod(view, "j-rollout-3", attempt=1)
     assert whole_job.apply(draft(again, {"j-rollout-3": failed()})).status.attempt == 2
+
+
+def test_scaling_down_is_no_fault() -> None:
+    view = with_pod(WHOLE, "j-rollout-6", deleting=True)
+    fewer = job(rollout={"replicas": 3}, recovery={"strategy": "WholeJob"})
+    assert whole_job.apply(draft(replace(view, spec=fewer))).status.attempt == 0
+    assert whole_job.apply(draft(view)).status.attempt == 1, "somebody deleted it"

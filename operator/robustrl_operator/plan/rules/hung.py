@@ -13,13 +13,15 @@ from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.incident import note_incident
 from robustrl_operator.view import PodView
 
+MAX_CONVICTIONS = 1000
+"""What status has room for. If more hang at once, the others' turn comes when these have been ended."""
 RULES = {Role.ROLLOUT: 1, Role.MANAGER: 5}
 
 
 def apply(draft: Draft) -> Draft:
     if draft.spec.recovery.strategy is Strategy.WHOLE_JOB:
         return draft
-    standing = tuple(each for each in draft.status.convictions if _life(draft, each.uid) == each.life)
+    standing = tuple(each for each in draft.status.convictions if _stands(draft, each))
     if standing != draft.status.convictions:
         draft = draft.set(convictions=standing)
     for pod in draft.view.pods:
@@ -28,10 +30,17 @@ def apply(draft: Draft) -> Draft:
     return draft
 
 
+def _stands(draft: Draft, conviction: Conviction) -> bool:
+    """Until its process is known to be gone: an operator that has just begun has heard nothing of it yet."""
+    unheard = conviction.uid in draft.view.by_uid and conviction.uid not in draft.view.reports
+    return unheard or _life(draft, conviction.uid) == conviction.life
+
+
 def _convict(draft: Draft, pod: PodView) -> Draft:
     verdict, life = draft.verdict(pod.uid), _life(draft, pod.uid)
     conviction = Conviction(uid=pod.uid, life=life)
-    if not verdict.failed or verdict.pod_lost or not life or conviction in draft.status.convictions:
+    known = draft.status.convictions
+    if not verdict.failed or verdict.pod_lost or not life or conviction in known or len(known) >= MAX_CONVICTIONS:
         return draft
     role = draft.role_of(pod)
     decision = f"its agent ends it and restarts it in place (rule {RULES[role]})"

@@ -25,6 +25,9 @@ from robustrl_operator.view import moment, timestamp
 PATIENCE = timedelta(seconds=30)
 """An agent that has not struck by then will not: it is gone, or another operator's."""
 
+MAX_TARGETS = 1000
+"""What status has room for."""
+
 
 class Refused(Exception):
     """Why there will be no fault."""
@@ -106,6 +109,8 @@ def _targets(draft: Draft, kind: FaultKind, role: Role, target: str) -> tuple[In
         blows = aim(kind, playing, index_of(target, role, playing(role)))
     except LookupError as error:
         raise Refused(str(error)) from error
+    if len(blows) > MAX_TARGETS:
+        raise Refused(f"{kind} would strike {len(blows)} pods, and {MAX_TARGETS} at once is the most")
     uids = {pod.name: pod.uid for pod in draft.view.pods}
     return tuple(InjectionTarget(pod=blow.pod, uid=uids[blow.pod], deed=blow.deed) for blow in blows)
 

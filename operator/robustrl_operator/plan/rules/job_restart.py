@@ -33,7 +33,7 @@ def apply(draft: Draft) -> Draft:
 def _reproducible(draft: Draft) -> str:
     """Which of the three it is, or nothing."""
     recovery = draft.status.recovery
-    if recovery is not None and recovery.stage is Stage.TRAINING:
+    if recovery is not None and recovery.stage is Stage.TRAINING and recovery.process_faults > 0:
         return "rule 4b: a second fault in the same step"
     if recovery is not None and recovery.failed_restarts + 1 >= FAILED_RESTARTS:
         return "rule 4c: a second restart failed"

@@ -10,6 +10,6 @@ from robustrl_operator.plan.replacement import replace_or_record
 
 def apply(draft: Draft) -> Draft:
     for pod in draft.view.pods:
-        if pod.origin is Role.MANAGER and pod.uid not in draft.gone:
+        if draft.role_of(pod) is Role.MANAGER and pod.uid not in draft.gone:
             draft = replace_or_record(draft, pod, Role.MANAGER, Cause.MANAGER_EXITED, rule=5)
     return draft

@@ -15,7 +15,7 @@ from robustrl_api.status import Member
 from robustrl_operator.analyze.verdict import Cause, Health, Verdict
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.incarnation import restart_trainers
-from robustrl_operator.plan.incident import note_incident
+from robustrl_operator.plan.incident import in_short, note_incident
 from robustrl_operator.plan.standby import reseat
 
 NOTHING = "nothing: the trainers ended after a commit"
@@ -63,8 +63,9 @@ def _go_on(draft: Draft, leaving: list[Member]) -> Draft:
     members, promoted = reseat(draft, leaving)
     first = leaving[0] if leaving else draft.status.members[0]
     fault = draft.verdict(first.uid) if leaving else Verdict(Health.LEAVING, Cause.POD_LEAVING, "nobody leaves")
-    decision = f"hand over to {', '.join(promoted) or 'a new pod'} (rule 7)"
-    draft = restart_trainers(draft, fault, first.pod, members, decision, ", ".join(promoted), lost=NOTHING)
+    takers = in_short(promoted)
+    decision = f"hand over to {takers or 'a new pod'} (rule 7)"
+    draft = restart_trainers(draft, fault, first.pod, members, decision, takers, lost=NOTHING)
     for name, place in promoted.items():
         draft = draft.tell(EventReason.ROLLOUT_PROMOTED, f"{name} takes over from {place}")
     return draft

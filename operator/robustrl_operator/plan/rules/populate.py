@@ -5,10 +5,13 @@ Counted by what pods do now, not by what they were created for: after a promotio
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from robustrl_api.names import EventReason, Role
+from robustrl_operator.analyze.verdict import Health
 from robustrl_operator.plan import suspicion
 from robustrl_operator.plan.draft import CreatePod, Draft
-from robustrl_operator.view import PodView
+from robustrl_operator.view import PodView, moment
 
 
 def apply(draft: Draft) -> Draft:
@@ -16,7 +19,9 @@ def apply(draft: Draft) -> Draft:
     draft = _trainers(draft)
     rollouts = draft.live(Role.ROLLOUT)
     draft = _create(draft, Role.ROLLOUT, draft.spec.rollout.replicas - len(rollouts))
-    draft = _release(draft, rollouts[draft.spec.rollout.replicas :])
+    # Of too many those stay that work, and of these the oldest.
+    best = sorted(rollouts, key=lambda pod: draft.verdict(pod.uid).health is not Health.HEALTHY)
+    draft = _release(draft, best[draft.spec.rollout.replicas :])
     return _services(draft)
 
 
@@ -45,6 +50,11 @@ def service_of(draft: Draft, pod: PodView) -> str:
     return pod.name.removeprefix(f"{draft.view.name}-").rpartition("-")[0]
 
 
+def group_of(draft: Draft, pod: PodView) -> str:
+    """The name of what a pod was made for: its service, or its role."""
+    return service_of(draft, pod) if pod.origin is Role.SERVICE else pod.origin.value
+
+
 def _release(draft: Draft, pods: list[PodView]) -> Draft:
     for pod in pods:
         draft = draft.delete(pod, force=False)
@@ -52,14 +62,25 @@ def _release(draft: Draft, pods: list[PodView]) -> Draft:
 
 
 def _create(draft: Draft, role: Role, count: int, service: str = "") -> Draft:
+    if count <= 0:
+        return draft
+    if left := _pause(draft, service or role.value):
+        return draft.wait(f"{service or role}: its pods fail as they start, and the next is made later", left)
+    lost = _lost_nodes(draft)
+    suspects = tuple(sorted(suspicion.suspects(draft) | suspicion.struck_lately(draft)))
     for _ in range(count):
         serial = draft.status.serial
         name = f"{draft.view.name}-{service or role}-{serial}"
-        draft = draft.set(serial=serial + 1).act(
-            CreatePod(name, role, service, _lost_nodes(draft), tuple(sorted(suspicion.suspects(draft))))
-        )
+        draft = draft.set(serial=serial + 1).act(CreatePod(name, role, service, lost, suspects))
         draft = draft.tell(EventReason.POD_CREATED, name)
     return draft
+
+
+def _pause(draft: Draft, name: str) -> timedelta | None:
+    """How long to wait until the next pod, after some that failed as they started (`failed_starts`)."""
+    next_start = draft.role_status(name).next_start_time
+    left = moment(next_start) - draft.view.now if next_start else timedelta()
+    return left if left > timedelta() else None
 
 
 def _lost_nodes(draft: Draft) -> tuple[str, ...]:

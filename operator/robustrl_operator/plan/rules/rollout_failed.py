@@ -14,7 +14,9 @@ from robustrl_operator.plan.replacement import replace_or_record
 
 
 def apply(draft: Draft) -> Draft:
+    let_go = {pod.uid for pod in draft.view.pods if draft.is_let_go(pod)}
     for pod in draft.view.pods:
         if draft.role_of(pod) is Role.ROLLOUT and pod.uid not in draft.gone:
-            draft = replace_or_record(draft, pod, Role.ROLLOUT, Cause.ENGINE_EXITED, rule=1)
+            released = pod.uid in let_go
+            draft = replace_or_record(draft, pod, Role.ROLLOUT, Cause.ENGINE_EXITED, rule=1, let_go=released)
     return draft

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from robustrl_api.names import LABEL_JOB, LABEL_ROLE, Role
-from robustrl_api.status import ConditionType, RoleStatus
+from robustrl_api.spec import ServiceRole
+from robustrl_api.status import ConditionType, Incident, RoleStatus
 from robustrl_operator.analyze.pod_status import cannot_start
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.rules.conditions import condition
@@ -28,7 +29,7 @@ def _roles(draft: Draft) -> tuple[RoleStatus, ...]:
         _role(draft, Role.TRAINER, draft.spec.trainer.replicas),
         _role(draft, Role.ROLLOUT, draft.spec.rollout.replicas),
         _role(draft, Role.MANAGER, draft.spec.manager.replicas),
-        *(RoleStatus(name=s.name, desired=s.replicas, ready=_count(draft, s.name)) for s in draft.spec.services),
+        *(_with_starts(draft, _service(draft, service)) for service in draft.spec.services),
     )
 
 
@@ -37,12 +38,35 @@ def _role(draft: Draft, role: Role, desired: int) -> RoleStatus:
     if role is Role.TRAINER:
         ready = [pod for pod in ready if draft.is_member(pod.uid)]
     standby = len(_ready_standbys(draft)) if role is Role.ROLLOUT else 0
-    faults = sum(1 for incident in draft.status.incidents if incident.role == role)
-    before = next((r.restarts for r in draft.view.status.roles if r.name == role), 0)
-    known = sum(1 for incident in draft.view.status.incidents if incident.role == role)
     # Incidents are bounded, so the count is carried on by what this plan adds.
-    restarts = before + max(0, faults - known)
-    return RoleStatus(name=role, desired=desired, ready=len(ready), standby=standby, restarts=restarts)
+    known = {_fault(incident) for incident in draft.view.status.incidents}
+    added = [each for each in draft.status.incidents if each.role == role and _fault(each) not in known]
+    restarts = draft.role_status(role.value).restarts + len(added)
+    counted = RoleStatus(name=role, desired=desired, ready=len(ready), standby=standby, restarts=restarts)
+    return _with_starts(draft, counted)
+
+
+def _service(draft: Draft, service: ServiceRole) -> RoleStatus:
+    return RoleStatus(name=service.name, desired=service.replicas, ready=_count(draft, service.name))
+
+
+def _with_starts(draft: Draft, role: RoleStatus) -> RoleStatus:
+    """With what is known of pods that failed as they started, until the role is complete."""
+    if role.ready >= role.desired:
+        return role
+    before = draft.role_status(role.name)
+    return role.model_copy(
+        update={
+            "failed_starts": before.failed_starts,
+            "failed_start": before.failed_start,
+            "next_start_time": before.next_start_time,
+        }
+    )
+
+
+def _fault(incident: Incident) -> tuple[str, ...]:
+    """What of an incident stays as it is while its recovery goes on."""
+    return incident.role, incident.pod, incident.cause, incident.evidence, incident.detected_time
 
 
 def _ready_standbys(draft: Draft) -> list[PodView]:
@@ -62,7 +86,7 @@ def _conditions(draft: Draft) -> Draft:
     running = not draft.ended and not draft.spec.suspend
     full = running and all(ready.values())
     missing = ", ".join(f"{r.name} {r.ready}/{r.desired}" for r in status.roles if not ready[r.name])
-    why = _cannot_start(draft) if missing else ""
+    why = (_cannot_start(draft) or _failed_starts(draft)) if missing else ""
     missing = f"{missing}; {why}" if why else missing
     draft = condition(draft, ConditionType.READY, full, "AllRolesReady" if full else "RolesMissing", missing)
     training = running and ready["trainer"] and status.recovery is None and status.epoch > 0
@@ -80,6 +104,12 @@ def _conditions(draft: Draft) -> Draft:
 def _cannot_start(draft: Draft) -> str:
     """Why pods that are missing do not come: the first reason will do, others are mostly the same."""
     return next((why for pod in draft.view.pods if not pod.deleting and (why := cannot_start(pod))), "")
+
+
+def _failed_starts(draft: Draft) -> str:
+    """Which role's pods are refused or fail as they start, again and again."""
+    again = (role for role in draft.status.roles if role.next_start_time)
+    return "; ".join(f"{r.name} failed to start {r.failed_starts} times: {r.failed_start}" for r in again)
 
 
 def _degraded(draft: Draft, why: str, missing: str) -> Draft:

@@ -17,5 +17,11 @@ def apply(draft: Draft) -> Draft:
     draft = condition(draft, ConditionType.SUSPENDED, False, "NotSuspended")
     if not was:
         return draft
-    draft = draft.set(epoch=draft.status.epoch + 1, base_step=draft.view.committed_step())
+    # What was futile before says nothing of now, and no recovery is left whose end would clear it.
+    draft = draft.set(
+        epoch=draft.status.epoch + 1,
+        base_step=draft.view.committed_step(),
+        restarts_without_progress=0,
+        unstable_restarts=0,
+    )
     return draft.tell(EventReason.RESUMED, "going on from the last checkpoint")

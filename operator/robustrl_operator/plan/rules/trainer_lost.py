@@ -14,6 +14,7 @@ from robustrl_api.names import EventReason
 from robustrl_api.spec import Strategy
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.incarnation import restart_trainers
+from robustrl_operator.plan.incident import in_short
 from robustrl_operator.plan.standby import reseat
 
 
@@ -27,9 +28,9 @@ def apply(draft: Draft) -> Draft:
     if draft.status.epoch == 0:
         return draft.set(members=members)
     first = lost[0]
-    decision = f"promote {', '.join(promoted)} (rule 3)" if promoted else "wait for a new trainer pod (rule 3)"
-    fault = draft.verdict(first.uid)
-    draft = restart_trainers(draft, fault, first.pod, members, decision, ", ".join(promoted))
+    takers = in_short(promoted)
+    decision = f"promote {takers} (rule 3)" if promoted else "wait for a new trainer pod (rule 3)"
+    draft = restart_trainers(draft, draft.verdict(first.uid), first.pod, members, decision, takers)
     for name, place in promoted.items():
         draft = draft.tell(EventReason.ROLLOUT_PROMOTED, f"{name} becomes a trainer in place of {place}")
     return draft

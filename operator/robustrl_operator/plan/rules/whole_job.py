@@ -29,7 +29,7 @@ def apply(draft: Draft) -> Draft:
 def _first_fault(draft: Draft) -> tuple[str, Verdict] | None:
     for uid, verdict in draft.verdicts.items():
         pod = draft.view.by_uid.get(uid)
-        if pod is not None and (pod.attempt != draft.status.attempt or pod.role is Role.FENCED):
+        if pod is not None and (pod.attempt != draft.status.attempt or pod.role is Role.FENCED or draft.is_let_go(pod)):
             continue
         if verdict.failed or verdict.cause in EXITS:
             return uid, verdict
