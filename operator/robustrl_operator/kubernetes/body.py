@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
+import httpx2
 from lightkube import ApiError, AsyncClient
 from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
@@ -17,21 +19,25 @@ from robustrl_api.job import RLJob
 from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_ROLE, EventReason
 from robustrl_api.skew import read_stored
 from robustrl_api.status import RLJobStatus
-from robustrl_operator.control.body import StatusConflict
+from robustrl_operator.control.body import CreationRefused, StatusConflict
 from robustrl_operator.control.hub import Clock
 from robustrl_operator.faults.kind import Means
 from robustrl_operator.kubernetes import certificates
 from robustrl_operator.kubernetes.informer import Informer, newer
 from robustrl_operator.kubernetes.lease import LeaseLost
 from robustrl_operator.kubernetes.pod_factory import build_pod
-from robustrl_operator.kubernetes.pod_reader import read_node, read_pod
-from robustrl_operator.kubernetes.resources import FIELD_MANAGER, RLJobResource
+from robustrl_operator.kubernetes.pod_reader import read_node, read_pod, taints_of
+from robustrl_operator.kubernetes.resources import FIELD_MANAGER, RLJobResource, is_gone
 from robustrl_operator.plan import Action, CreatePod, DeleteJob, DeletePod, Event, Relabel
 from robustrl_operator.view import NodeView, PodView
 
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE = 1000
+CA_AGAIN = timedelta(seconds=60)
+"""The ConfigMap with the CA may be deleted, by itself or with its namespace; pods made after this have it again."""
+REFUSALS = (400, 403, 422)
+"""Answers that say of a pod that it is not allowed or not valid, and would say it again."""
 Object = dict[str, Any]
 
 
@@ -40,6 +46,11 @@ def key_of(obj: Object) -> str:
     meta = obj["metadata"]
     name = meta["name"] if obj.get("kind") == KIND else (meta.get("labels") or {}).get(LABEL_JOB, "")
     return f"{meta['namespace']}/{name}"
+
+
+def _is_owned(pod: Object, job: Object) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or []
+    return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
 
 
 class KubernetesBody:
@@ -59,7 +70,7 @@ class KubernetesBody:
         self._client, self._control_url, self._ca, self._clock = client, control_url, ca, clock
         self._may_act = may_act
         self._jobs: dict[str, Object] = {}
-        self._namespaces_with_ca: set[str] = set()
+        self._ca_handed_out: dict[str, tuple[str, datetime]] = {}
         self.pod_informer: Informer | None = None
         self.node_informer: Informer | None = None
 
@@ -71,8 +82,11 @@ class KubernetesBody:
         if newer(obj, self._jobs.get(key)) or obj["metadata"]["uid"] != self._jobs[key]["metadata"]["uid"]:
             self._jobs[key] = obj
 
-    def forget_job(self, key: str) -> None:
-        self._jobs.pop(key, None)
+    def forget_job(self, key: str, uid: str) -> None:
+        """The job is gone. What is heard late of one that was deleted does not concern its namesake."""
+        if key in self._jobs and self._jobs[key]["metadata"]["uid"] == uid:
+            del self._jobs[key]
+            self._ca_handed_out.pop(key, None)
 
     def job(self, key: str) -> RLJob | None:
         """The job as last seen, or None when it no longer exists.
@@ -88,9 +102,21 @@ class KubernetesBody:
         return RLJob.model_validate({**fields, "status": status})
 
     def pods(self, key: str) -> tuple[PodView, ...]:
+        """The pods of this very job: those of one of the same name that was deleted may still be there."""
         assert self.pod_informer is not None
-        found = [read_pod(pod) for pod in self.pod_informer.objects.values() if key_of(pod) == key]
+        job = self._jobs.get(key)
+        labelled = [pod for pod in self.pod_informer.objects.values() if key_of(pod) == key]
+        taints = self._taints()
+        found = [
+            read_pod(pod, taints.get(pod.get("spec", {}).get("nodeName"), ()))
+            for pod in labelled
+            if job is not None and _is_owned(pod, job)
+        ]
         return tuple(sorted(found, key=lambda pod: pod.name))
+
+    def _taints(self) -> dict[str, list[Object]]:
+        assert self.node_informer is not None
+        return {node["metadata"]["name"]: taints_of(node) for node in self.node_informer.objects.values()}
 
     def nodes(self) -> dict[str, NodeView]:
         assert self.node_informer is not None
@@ -108,7 +134,8 @@ class KubernetesBody:
     async def write_status(self, job: RLJob, status: RLJobStatus) -> None:
         self._check()
         meta = job.metadata
-        version = self._jobs[f"{meta.namespace}/{meta.name}"]["metadata"]["resourceVersion"]
+        key = f"{meta.namespace}/{meta.name}"
+        version = self._jobs[key]["metadata"]["resourceVersion"]
         patch = {
             "metadata": {"resourceVersion": version},
             "status": status.model_dump(mode="json", by_alias=True),
@@ -118,10 +145,15 @@ class KubernetesBody:
                 RLJobResource.Status, meta.name, patch, namespace=meta.namespace, patch_type=PatchType.MERGE
             )
         except ApiError as error:
+            if is_gone(error, meta.name):
+                # Its deletion was missed: a watch that begins anew does not tell of it.
+                self.forget_job(key, meta.uid)
             if error.status.code in (404, 409):
                 raise StatusConflict(str(error)) from error
             raise
-        self.take_job(_as_object(stored))
+        # It may have been deleted since.
+        if key in self._jobs:
+            self.take_job(_as_object(stored))
 
     async def carry_out(self, job: RLJob, action: Action) -> None:
         self._check()
@@ -135,20 +167,30 @@ class KubernetesBody:
             elif isinstance(action, DeleteJob):
                 await self._delete_job(job)
         except ApiError as error:
+            if isinstance(action, DeleteJob) and is_gone(error, job.metadata.name):
+                self.forget_job(f"{job.metadata.namespace}/{job.metadata.name}", job.metadata.uid)
             # 404: it is gone already. 409: it is there already, or has changed and will be looked at again.
             if error.status.code not in (404, 409):
                 raise
 
     async def _create(self, job: RLJob, action: CreatePod) -> None:
-        await self._ensure_ca(job.metadata.namespace)
+        await self._ensure_ca(job)
         manifest = build_pod(job, action, self._control_url)
-        created = await self._client.create(_as_pod(manifest))
+        try:
+            created = await self._client.create(_as_pod(manifest))
+        except ApiError as error:
+            if error.status.code in REFUSALS:
+                raise CreationRefused(error.status.message or str(error)) from error
+            raise
         self._see(_as_object(created))
 
-    async def _ensure_ca(self, namespace: str) -> None:
-        if namespace not in self._namespaces_with_ca:
-            await certificates.hand_out(self._client, namespace, self._ca)
-            self._namespaces_with_ca.add(namespace)
+    async def _ensure_ca(self, job: RLJob) -> None:
+        meta, now = job.metadata, self._clock()
+        key = f"{meta.namespace}/{meta.name}"
+        before = self._ca_handed_out.get(key)
+        if before is None or before[0] != meta.uid or now - before[1] > CA_AGAIN:
+            await certificates.hand_out(self._client, meta.namespace, self._ca)
+            self._ca_handed_out[key] = (meta.uid, now)
 
     async def _delete(self, job: RLJob, action: DeletePod) -> None:
         grace = 0 if action.force else None
@@ -202,8 +244,8 @@ class KubernetesBody:
         )
         try:
             await self._client.create(core)
-        except ApiError as error:
-            log.warning("event %s could not be published: %s", event.reason, error)
+        except (ApiError, httpx2.HTTPError) as error:
+            log.warning("event %s could not be published: %s", event.reason, str(error) or type(error).__name__)
 
 
 def _as_pod(manifest: Object) -> Pod:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,7 @@ class Informer:
         if namespace is not None:
             self._scope["namespace"] = namespace
         self.objects: dict[str, Object] = {}
+        self._taken: dict[str, Object] = {}
         self._last_contact = asyncio.get_running_loop().time()
         self._synced = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
@@ -57,13 +59,17 @@ class Informer:
         """Follow until cancelled."""
         failures = 0
         while True:
+            watched_since = math.inf
             try:
                 version = await self._list()
-                failures = 0
+                watched_since = self._last_contact
                 if self._synced.is_set():
                     await self._watch(version)
+                failures = 0
             except Exception as error:
-                failures += 1
+                # A watch that is refused at once is no reason to begin again with lists in quick succession.
+                worked = asyncio.get_running_loop().time() - watched_since > MAX_RETRY_SECONDS
+                failures = 1 if worked else failures + 1
                 delay = min(MAX_RETRY_SECONDS, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0)
                 log.warning("%s: %s; again in %.1f s", self._resource.__name__, error or type(error).__name__, delay)
                 await asyncio.sleep(delay)
@@ -77,16 +83,18 @@ class Informer:
 
     async def _list(self) -> str:
         synced = self._synced
+        self._taken = {}
         async with asyncio.timeout(LIST_SECONDS):
             listing = self._client.list(self._resource, **self._scope)
             found = {obj.metadata.uid: obj.to_dict() async for obj in listing}
             version = str(listing.resourceVersion)
         self._heard()
         before = self.objects
-        self.objects = found
+        # What we wrote while the list was on its way is not in it, and no less true.
+        self.objects = found | {uid: obj for uid, obj in self._taken.items() if _is_news(obj, found.get(uid), version)}
         for uid in before.keys() | found.keys():
-            if before.get(uid) != found.get(uid):
-                self._on_change(found.get(uid) or before[uid])
+            if before.get(uid) != self.objects.get(uid):
+                self._on_change(self.objects.get(uid) or before[uid])
         synced.set()
         return version
 
@@ -113,10 +121,15 @@ class Informer:
         if gone:
             self.objects.pop(uid, None)
         elif newer(obj, self.objects.get(uid)):
-            self.objects[uid] = obj
+            self.objects[uid] = self._taken[uid] = obj
         else:
             return
         self._on_change(obj)
+
+
+def _is_news(obj: Object, listed: Object | None, version: str) -> bool:
+    """Whether an object was written after a list was made. The watch from that version on tells when it goes."""
+    return _version(obj) > (_version(listed) if listed else _number(version))
 
 
 def newer(obj: Object, than: Object | None) -> bool:
@@ -125,5 +138,9 @@ def newer(obj: Object, than: Object | None) -> bool:
 
 
 def _version(obj: Object) -> int:
-    text = str(obj["metadata"].get("resourceVersion") or "0")
+    return _number(obj["metadata"].get("resourceVersion"))
+
+
+def _number(version: object) -> int:
+    text = str(version or "0")
     return int(text) if text.isdecimal() else 0

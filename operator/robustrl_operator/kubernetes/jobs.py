@@ -56,7 +56,8 @@ class Jobs:
             self._leave_alone(key, obj, error)
             return
         self._invalid.pop(key, None)
-        if key not in self._running:
+        # One whose job was just deleted may have ended without this being noted yet: this is another job.
+        if key not in self._running or self._running[key][1].done():
             self._start(key, self._body)
         self.wake(key)
 
@@ -81,7 +82,7 @@ class Jobs:
     def gone(self, obj: Object) -> None:
         """An RLJob was deleted; its pods follow by their owner references."""
         assert self._body is not None
-        self._body.forget_job(key_of(obj))
+        self._body.forget_job(key_of(obj), obj["metadata"]["uid"])
         self._invalid.pop(key_of(obj), None)
         self.wake(key_of(obj))
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from robustrl_api.job import RLJob
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.kubernetes.jobs import Jobs
-from robustrl_operator.view import moment
+from robustrl_operator.kubernetes.recovery_times import RecoveryTimes
 
-BUCKETS = (0.5, 1, 2, 3, 6, 10, 30, 60, 120, 300, 600)
 LABELS = ("namespace", "job")
 
 
 class OperatorCollector(Collector):
-    """Reads the jobs' state at each scrape."""
+    """Reads the jobs' state at each scrape.
 
-    def __init__(self, jobs: Jobs, body: KubernetesBody) -> None:
+    Args:
+        now: when this operator began.
+    """
+
+    def __init__(self, jobs: Jobs, body: KubernetesBody, now: datetime) -> None:
         self._jobs, self._body = jobs, body
+        self._recovery_times = RecoveryTimes(now)
 
     def collect(self) -> Iterator[Metric]:
         yield from self._loop_metrics()
@@ -28,7 +33,7 @@ class OperatorCollector(Collector):
         yield self._node_agents()
         yield from _gauges(found)
         yield from _weight_syncs(self._rollouts())
-        yield _recoveries(found)
+        yield self._recovery_times.collect(found)
 
     def _rollouts(self) -> Iterator[tuple[tuple[str, str, str], Mapping[str, float]]]:
         """Labels and metrics of every pod that pulls weights."""
@@ -96,18 +101,3 @@ def _weight_syncs(pods: Iterable[tuple[tuple[str, str, str], Mapping[str, float]
         syncs.add_metric(pod, metrics["weight_syncs_total"])
         strikes.add_metric(pod, metrics.get("weight_strikes_total", 0.0))
     yield from (seconds, moved, syncs, strikes)
-
-
-def _recoveries(jobs: list[RLJob]) -> Metric:
-    """Seconds from a fault's detection to the next optimizer step, of the incidents that status still holds."""
-    family = HistogramMetricFamily("robustrl_recovery_seconds", "Fault found to next optimizer step.", labels=LABELS)
-    for job in jobs:
-        took = [
-            (moment(i.recovered_time) - moment(i.detected_time)).total_seconds()
-            for i in job.status.incidents
-            if i.recovered_time and i.role == "trainer"
-        ]
-        buckets = [(str(float(bound)), float(sum(t <= bound for t in took))) for bound in BUCKETS]
-        labels = (job.metadata.namespace, job.metadata.name)
-        family.add_metric(labels, [*buckets, ("+Inf", float(len(took)))], sum_value=sum(took))
-    return family

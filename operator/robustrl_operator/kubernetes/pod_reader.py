@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,17 +24,17 @@ TERMINATION_TAINTS = frozenset(
 """Put on a node by the cluster autoscaler, cloud providers' termination handlers and Karpenter before it goes."""
 
 
-def read_pod(pod: Object) -> PodView:
-    """What matters of a pod."""
+def read_pod(pod: Object, taints: Sequence[Object] = ()) -> PodView:
+    """What matters of a pod on a node with these taints."""
     meta, spec, status = pod["metadata"], pod.get("spec", {}), pod.get("status", {})
     labels = meta.get("labels") or {}
     waiting, message = _waiting(status)
-    origin = Role(labels.get(LABEL_ORIGIN_ROLE, Role.SERVICE))
+    origin = _role(labels.get(LABEL_ORIGIN_ROLE), Role.SERVICE)
     return PodView(
         name=meta["name"],
         uid=meta["uid"],
         origin=origin,
-        role=Role(labels.get(LABEL_ROLE, origin)),
+        role=_role(labels.get(LABEL_ROLE), origin),
         created=read_time(meta.get("creationTimestamp")),
         epoch=_number(labels.get(LABEL_EPOCH), -1),
         attempt=_number(labels.get(LABEL_ATTEMPT), 0),
@@ -44,6 +45,7 @@ def read_pod(pod: Object) -> PodView:
         waiting=waiting,
         message=message or status.get("message") or "",
         container_changed=_container_changed(spec, status),
+        called_back=any(_evicts(taint, spec.get("tolerations") or ()) for taint in taints),
         kept_off=tuple(filter(None, (meta.get("annotations") or {}).get(ANNOTATION_KEPT_OFF, "").split(","))),
         deleting=meta.get("deletionTimestamp") is not None,
         ends_at=read_time(meta["deletionTimestamp"]) if meta.get("deletionTimestamp") else None,
@@ -54,17 +56,31 @@ def read_node(node: Object) -> NodeView:
     """Whether a node is ready, as the control plane sees it."""
     conditions = node.get("status", {}).get("conditions") or []
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-    taints = node.get("spec", {}).get("taints") or []
-    return NodeView(node["metadata"]["name"], ready=ready, leaving=any(map(_calls_back, taints)))
+    leaving = any(taint["key"] in TERMINATION_TAINTS for taint in taints_of(node))
+    return NodeView(node["metadata"]["name"], ready=ready, leaving=leaving)
 
 
-def _calls_back(taint: Object) -> bool:
-    """Whether a taint says that the node is about to be taken away. That it is not ready or not reachable is a state
-    it may come back from, and silence of its pods is evidence of another kind."""
-    key = taint["key"]
-    if key in TERMINATION_TAINTS:
-        return True
-    return taint.get("effect") == "NoExecute" and not key.startswith("node.kubernetes.io/")
+def taints_of(node: Object) -> list[Object]:
+    return node.get("spec", {}).get("taints") or []
+
+
+def _evicts(taint: Object, tolerations: Sequence[Object]) -> bool:
+    """Whether a taint ends a pod, at once or when the time is over for which it is tolerated; nodes that are set apart
+    for such pods carry taints as well, which these tolerate for ever.
+
+    That a node is not ready or not reachable is a state it may come back from, and silence of its pods is evidence of
+    another kind.
+    """
+    if taint.get("effect") != "NoExecute" or taint["key"].startswith("node.kubernetes.io/"):
+        return False
+    return not any(_tolerates(each, taint) and each.get("tolerationSeconds") is None for each in tolerations)
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    """Kubernetes' own rule; an absent key or effect stands for any."""
+    meant = all((toleration.get(field) or taint[field]) == taint[field] for field in ("key", "effect"))
+    same = (toleration.get("value") or "") == (taint.get("value") or "")
+    return meant and (same or toleration.get("operator") == "Exists")
 
 
 def read_time(value: str | datetime | None) -> datetime:
@@ -72,6 +88,11 @@ def read_time(value: str | datetime | None) -> datetime:
     if isinstance(value, datetime):
         return value
     return datetime.fromisoformat(value) if value else datetime.now(UTC)
+
+
+def _role(text: str | None, default: Role) -> Role:
+    """Who debugs a pod may have given it another label; that must not keep the job from being looked after."""
+    return Role(text) if text in set(Role) else default
 
 
 def _number(text: str | None, default: int) -> int:

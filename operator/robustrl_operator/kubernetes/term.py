@@ -67,7 +67,7 @@ class Term:
         self.jobs = Jobs(_now)
         self.jobs.attach(self._body)
         self.metrics = CollectorRegistry()
-        self.metrics.register(OperatorCollector(self.jobs, self._body))
+        self.metrics.register(OperatorCollector(self.jobs, self._body, _now()))
 
     async def run(self) -> None:
         """Act until cancelled, or until a part of it ends: none should."""

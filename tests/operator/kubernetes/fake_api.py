@@ -40,6 +40,7 @@ class FakeApi:
     Attributes:
         writes: (monotonic seconds, method, path) of each write that was served.
         held: (method, path) of each write, other than to leases, that came while it was away.
+        refusing: path -> how many of the next writes to it are answered with an internal error.
         away: while set, calls are held; one whose caller hangs up meanwhile is dropped, as the real server drops it.
     """
 
@@ -47,6 +48,7 @@ class FakeApi:
         self.objects: dict[str, Object] = {}
         self.writes: list[tuple[float, str, str]] = []
         self.held: list[tuple[str, str]] = []
+        self.refusing: dict[str, int] = {}
         self.away = False
         self.port = 0
         self._version = 100
@@ -126,6 +128,9 @@ class FakeApi:
     async def _write(self, request: web.Request, path: str) -> web.Response:
         sent = await request.json() if request.can_read_body else {}
         path = path.removesuffix("/status")
+        if self.refusing.get(path, 0) > 0:
+            self.refusing[path] -= 1
+            return _problem(500, path)
         self.writes.append((time.monotonic(), request.method, request.path))
         if request.method == "POST":
             meta = sent["metadata"]
@@ -228,7 +233,7 @@ def _json(obj: Object, status: int = 200) -> web.Response:
 
 
 def _problem(code: int, path: str) -> web.Response:
-    reason = {404: "NotFound", 409: "Conflict"}[code]
+    reason = {404: "NotFound", 409: "Conflict", 500: "InternalError"}[code]
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
-            "message": f"{reason}: {path}"}  # fmt: skip
+            "message": f"{reason}: {path}", "details": {"name": path.rpartition("/")[2]}}  # fmt: skip
     return _json(body, status=code)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import httpx2
 import pytest
 from lightkube.models.authentication_v1 import TokenReviewStatus, UserInfo
 from lightkube.resources.authentication_v1 import TokenReview
 
 from robustrl_api.names import CONTROL_AUDIENCE
 from robustrl_operator.control.hub import PodIdentity
-from robustrl_operator.kubernetes.identity import TokenAuthenticator
+from robustrl_operator.kubernetes.identity import REMEMBER_SECONDS, STALE_SECONDS, TokenAuthenticator
 
 POD = {"authentication.kubernetes.io/pod-name": ["p-1"], "authentication.kubernetes.io/pod-uid": ["u-1"]}
 NODE = {"authentication.kubernetes.io/node-name": ["n-1"], "authentication.kubernetes.io/node-uid": ["x"]}
@@ -53,3 +54,45 @@ async def test_identity(status: TokenReviewStatus | None, identity: PodIdentity 
     authenticator = TokenAuthenticator(cast(Any, server))
     assert [await authenticator.identify("t"), await authenticator.identify("t")] == [identity] * 2
     assert len(server.asked) == (1 if identity else 2), "only who is known is remembered"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_who_was_known_lately_is_believed_while_the_api_server_cannot_review() -> None:
+    """All agents' calls failed as soon as their tokens had to be reviewed again."""
+
+    class Busy(ApiServer):
+        busy = False
+
+        async def create(self, review: TokenReview) -> TokenReview:
+            answer = await super().create(review)
+            if self.busy:
+                raise httpx2.ReadTimeout("busy")
+            return answer
+
+    server, clock = Busy(good()), Clock()
+    authenticator = TokenAuthenticator(cast(Any, server), clock)
+    known = await authenticator.identify("t")
+    server.busy = True
+    clock.now += REMEMBER_SECONDS + 1
+    assert [await authenticator.identify("t"), await authenticator.identify("t")] == [known] * 2
+    assert len(server.asked) == 2, "a busy server is not asked at every call"
+    with pytest.raises(httpx2.ReadTimeout):
+        await authenticator.identify("another")
+    clock.now += STALE_SECONDS
+    with pytest.raises(httpx2.ReadTimeout):
+        await authenticator.identify("t")
+
+
+async def test_a_token_that_is_refused_is_forgotten() -> None:
+    server, clock = ApiServer(good()), Clock()
+    authenticator = TokenAuthenticator(cast(Any, server), clock)
+    assert await authenticator.identify("t")
+    server.status = good(authenticated=False)
+    clock.now += REMEMBER_SECONDS + 1
+    assert await authenticator.identify("t") is None

@@ -13,12 +13,13 @@ import yaml
 from tests.operator.build import NOW
 
 from robustrl_api.job import RLJob
-from robustrl_api.names import EventReason
+from robustrl_api.names import EventReason, Role
 from robustrl_operator.kubernetes import jobs as jobs_module
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.kubernetes.jobs import Jobs
 from robustrl_operator.kubernetes.lease import LeaseLost
-from robustrl_operator.plan import DeleteJob, Event
+from robustrl_operator.kubernetes.pod_factory import build_pod
+from robustrl_operator.plan import CreatePod, DeleteJob, Event
 
 STORED: dict[str, Any] = yaml.safe_load("""
 apiVersion: robustrl.dev/v1alpha1
@@ -156,3 +157,34 @@ async def test_only_the_job_itself_is_deleted_not_its_namesake(uid: str, deleted
     server = Server(uid)
     await body_of(server).carry_out(RLJob.model_validate(stored(1)), DeleteJob())
     assert server.deleted == deleted
+
+
+async def test_pods_of_a_deleted_namesake_are_not_the_jobs(server: Server) -> None:
+    """They are still there for seconds after `kubectl delete` and `kubectl apply`, with the same names and labels."""
+    body = body_of(server)
+    body.take_job(stored(1))
+    before = {**stored(1), "metadata": {**STORED["metadata"], "uid": "u0"}}
+    pods: dict[str, Any] = {}
+    for number, owner in enumerate((before, stored(1))):
+        made = build_pod(RLJob.model_validate(owner), CreatePod(f"j-trainer-{number}", Role.TRAINER), "https://o")
+        pods[f"uid-{number}"] = {**made, "metadata": {**made["metadata"], "uid": f"uid-{number}"}}
+    informer: Any = SimpleNamespace(objects=pods)
+    nobody: Any = SimpleNamespace(objects={})
+    body.pod_informer, body.node_informer = informer, nobody
+    assert [pod.name for pod in body.pods("ns/j")] == ["j-trainer-1"]
+
+
+async def test_a_job_made_anew_in_the_moment_its_namesake_ends_is_taken_on(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ends(Idle):
+        """Ends as its job is gone, and the new one is seen before anybody notices."""
+
+        async def run(self) -> None:
+            monkeypatch.setattr(jobs_module, "Reconciler", Idle)
+            asyncio.get_running_loop().call_soon(jobs.seen, stored(3))
+
+    monkeypatch.setattr(jobs_module, "Reconciler", Ends)
+    jobs.seen(stored(1))
+    await asyncio.sleep(0.01)
+    assert [type(reconciler) for reconciler in jobs.reconcilers] == [Idle]

@@ -46,8 +46,10 @@ class Server:
         self.lease: Lease | None = None
         self.version = 0
         self.away = False
+        self.looks = 0
 
     async def get(self, kind: type, name: str, *, namespace: str) -> Lease:
+        self.looks += 1
         if self.away:
             raise TimeoutError
         if self.lease is None:
@@ -184,13 +186,15 @@ async def test_the_deadline_counts_from_before_a_renewal_that_took_long(server: 
 
 
 async def test_who_made_the_lease_survives_one_call_without_an_answer(server: Server) -> None:
-    first = elector(server, "a")
+    first = Elector(cast(Any, server), "robustrl-system", "a", lambda: 100.0)
     await first.lead()
-    keep = asyncio.create_task(first.keep())
     server.away = True
+    keep = asyncio.create_task(first.keep())
     await asyncio.sleep(1.5 * lease.RETRY_SECONDS)
     server.away = False
-    await asyncio.sleep(2 * lease.RENEW_DEADLINE_SECONDS)
+    async with asyncio.timeout(60):
+        while server.version == 1:  # noqa: ASYNC110 - the fake server tells nobody
+            await asyncio.sleep(0.01)
     assert not keep.done()
     assert first.holds()
     keep.cancel()
@@ -198,25 +202,35 @@ async def test_who_made_the_lease_survives_one_call_without_an_answer(server: Se
 
 
 async def test_who_lost_the_lease_can_lead_again(server: Server) -> None:
-    first = elector(server, "a")
+    now = [100.0]
+    first = Elector(cast(Any, server), "robustrl-system", "a", lambda: now[0])
     await first.lead()
     server.away = True
+    keep = asyncio.create_task(first.keep())
+    await asyncio.sleep(1.5 * lease.RETRY_SECONDS)
+    assert not keep.done()
+    now[0] += lease.RENEW_DEADLINE_SECONDS
     with pytest.raises(LeaseLost):
-        await first.keep()
+        await keep
+    assert not first.holds()
     server.away = False
     await first.lead()
     assert first.holds()
 
 
 async def test_who_finds_another_in_the_lease_stops_at_once(server: Server) -> None:
-    first = elector(server, "a")
+    """At its first look, long before its own deadline: which never comes here, as the clock stands."""
+    first = Elector(cast(Any, server), "robustrl-system", "a", lambda: 100.0)
     await first.lead()
     assert server.lease
     assert server.lease.spec
     server.lease.spec.holderIdentity, server.lease.spec.renewTime = "b", None
+    looks = server.looks
     with pytest.raises(LeaseLost):
-        async with asyncio.timeout(lease.RENEW_DEADLINE_SECONDS):
+        async with asyncio.timeout(60):
             await first.keep()
+    assert server.looks == looks + 1
+    assert server.holder == "b"
 
 
 async def test_who_gave_its_lease_back_does_not_take_it_again(server: Server) -> None:

@@ -30,7 +30,7 @@ def scraped(metrics: dict[str, float]) -> str:
     pods = (SimpleNamespace(name="r-0", uid="u"),)
     body: Any = SimpleNamespace(job=lambda key: None, pods=lambda key: pods, pod_informer=None)
     registry = CollectorRegistry()
-    registry.register(cast(Any, OperatorCollector(jobs, body)))
+    registry.register(cast(Any, OperatorCollector(jobs, body, NOW)))
     return generate_latest(registry).decode()
 
 

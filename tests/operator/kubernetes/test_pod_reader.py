@@ -11,7 +11,7 @@ from tests.operator.build import job
 from robustrl_api.job import ObjectMeta, RLJob
 from robustrl_api.names import Role
 from robustrl_operator.kubernetes.pod_factory import build_pod
-from robustrl_operator.kubernetes.pod_reader import read_pod
+from robustrl_operator.kubernetes.pod_reader import read_node, read_pod
 from robustrl_operator.plan import CreatePod
 
 STARTED, ENDED, AGAIN = (f"2026-01-01T00:00:0{second}Z" for second in (1, 5, 7))
@@ -55,3 +55,53 @@ def test_which_nodes_it_is_kept_off(nodes: tuple[str, ...]) -> None:
     made = build_pod(RLJob(metadata=ObjectMeta(name="j"), spec=job()), wanted, "https://operator")
     made["metadata"]["uid"] = "u"
     assert read_pod(made).kept_off == nodes
+
+
+@pytest.mark.parametrize(
+    ("labels", "origin", "role"),
+    [
+        ({"origin-role": "rollout", "role": "trainer"}, Role.ROLLOUT, Role.TRAINER),
+        ({"origin-role": "rollout", "role": "debug"}, Role.ROLLOUT, Role.ROLLOUT),
+        ({"origin-role": "", "role": ""}, Role.SERVICE, Role.SERVICE),
+        ({}, Role.SERVICE, Role.SERVICE),
+    ],
+)
+def test_a_label_that_somebody_changed_keeps_no_job_from_being_looked_after(
+    labels: dict[str, str], origin: Role, role: Role
+) -> None:
+    labelled = pod()
+    labelled["metadata"]["labels"] = {f"robustrl.dev/{name}": value for name, value in labels.items()}
+    assert (read_pod(labelled).origin, read_pod(labelled).role) == (origin, role)
+
+
+TAINT = {"key": "pool", "value": "gpu", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize(
+    ("taint", "toleration", "called_back"),
+    [
+        pytest.param(TAINT, None, True, id="not tolerated"),
+        pytest.param(TAINT, {"key": "pool", "value": "gpu"}, False, id="a pool set apart for such pods"),
+        pytest.param(TAINT, {"key": "pool", "operator": "Exists", "effect": "NoExecute"}, False, id="whatever value"),
+        pytest.param(TAINT, {"operator": "Exists"}, False, id="everything is tolerated"),
+        pytest.param(TAINT, {"key": "pool", "value": "cpu"}, True, id="another value"),
+        pytest.param(TAINT, {"key": "other", "operator": "Exists"}, True, id="another key"),
+        pytest.param(TAINT, {"key": "pool", "operator": "Exists", "effect": "NoSchedule"}, True, id="another effect"),
+        pytest.param(TAINT, {"operator": "Exists", "tolerationSeconds": 60}, True, id="tolerated for a while"),
+        pytest.param({**TAINT, "effect": "NoSchedule"}, None, False, id="keeps others out only"),
+        pytest.param({**TAINT, "key": "node.kubernetes.io/unreachable"}, None, False, id="it may come back"),
+    ],
+)
+def test_whom_a_taint_ends(taint: dict[str, str], toleration: dict[str, Any] | None, called_back: bool) -> None:
+    tolerating = pod()
+    tolerating["spec"]["tolerations"] = [toleration] if toleration else []
+    assert read_pod(tolerating, [taint]).called_back is called_back
+
+
+@pytest.mark.parametrize(
+    ("key", "leaves"), [("cloud.google.com/impending-node-termination", True), ("karpenter.sh/disrupted", True),
+                        ("pool", False)],
+)  # fmt: skip
+def test_which_nodes_are_about_to_go(key: str, leaves: bool) -> None:
+    node = {"metadata": {"name": "n"}, "spec": {"taints": [{**TAINT, "key": key}]}}
+    assert read_node(node).leaving is leaves
