@@ -1,6 +1,6 @@
 """The example as processes on this machine.
 
-Pods have loopback addresses from 127.77.0.1 on, so two jobs at once would meet on their ports: these tests run one
+Two jobs at once would compete for the processor and blur what is timed: these tests run one
 after the other, and a file lock keeps other sessions on the machine out.
 """
 

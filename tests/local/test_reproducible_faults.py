@@ -18,6 +18,7 @@ from tests.local.watching import (
     agents,
     audit,
     judge,
+    total,
     until_well,
 )
 
@@ -33,6 +34,7 @@ SCRIPT = Path(__file__).parent / "scripts/faulty.py"
 LINGER_SECONDS = 3
 """For the first step of an epoch: what strikes when the trainers are seen at work must find them in that step."""
 ROWS = [row for row in rows(Place.LOCAL) if row.moment in (Moment.FIRST_STEP, Moment.SAME_STEP)]
+(ALWAYS,) = [row for row in rows(Place.LOCAL) if row.moment is Moment.EVERY_TRY]
 
 
 async def until_at_work(run: LocalRun, epoch: int) -> None:
@@ -79,10 +81,12 @@ async def test_an_exception_always_in_the_same_step_ends_in_a_diagnosis(tmp_path
         async with asyncio.timeout(RECOVERY_SECONDS):
             status = await run.until_ended()
         (failure,) = [c for c in status.conditions if c.type == ConditionType.FAILED]
-        assert (failure.status, failure.reason) == (Truth.TRUE, "NoProgress")
+        assert (failure.status, failure.reason) == (Truth.TRUE, ALWAYS.fails)
         assert "the loss of step 3 is not a number" in failure.message
         assert "after step 3" in failure.message
-        assert {incident.cause for incident in status.incidents} <= {"WorkerExited", "PeerLost"}
+        assert {incident.cause for incident in status.incidents} <= set(ALWAYS.causes)
+        assert any(f"rule {ALWAYS.rule}" in incident.decision for incident in status.incidents), status.incidents
+        assert (status.epoch, total(run)) == (1 + ALWAYS.epochs, ALWAYS.incidents)
         assert status.attempt >= 1, "the whole job was tried before"
         assert audit(run).findings == ()
         assert audit(run).steps == 3

@@ -14,6 +14,7 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def handle(arguments: argparse.Namespace) -> int:
             result = _proved(found, subject, on_storage)
             if arguments.replay:
                 result = _replayed(arguments, subject, found, result)
-    except (BadLedger, BadRun, BadManifest, CannotReplay, OSError, ValueError) as error:
+    except (BadLedger, BadRun, BadManifest, CannotReplay, HTTPException, OSError, ValueError) as error:
         print(f"robustrl: {error}", file=sys.stderr)
         return 2
     print(json.dumps(report.as_json(result), indent=1) if arguments.output == "json" else report.as_text(result))

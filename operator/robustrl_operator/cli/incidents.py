@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from lightkube.core.exceptions import ConfigError
 from robustrl_api.job import RLJob
 from robustrl_api.skew import read_message, read_stored
 from robustrl_api.status import RLJobStatus
+from robustrl_operator.cli.readable import readable
 from robustrl_operator.kubernetes.resources import RLJobResource
 from robustrl_operator.local.run_folder import RunFolder
 from robustrl_operator.report import incidents
@@ -51,9 +52,10 @@ def _local(folder: Path) -> Iterator[tuple[str, RLJobStatus]]:
 
 def _cluster(job: str | None, namespace: str | None) -> Iterator[tuple[str, RLJobStatus]]:
     client = Client()
-    items: Any = client.list(RLJobResource, namespace=namespace)
     if job:
-        items = [client.get(RLJobResource, job, namespace=namespace)]
-    for item in items:
-        found = read_stored(RLJob, item.to_dict())
-        yield f"{found.metadata.namespace}/{found.metadata.name}", found.status
+        one: Any = client.get(RLJobResource, job, namespace=namespace)
+        found: Iterable[RLJob] = [read_stored(RLJob, one.to_dict())]
+    else:
+        found = readable(client.list(RLJobResource, namespace=namespace))
+    for each in found:
+        yield f"{each.metadata.namespace}/{each.metadata.name}", each.status

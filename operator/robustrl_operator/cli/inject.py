@@ -18,6 +18,7 @@ import httpx2
 from lightkube import ApiError, Client
 from lightkube.core.exceptions import ConfigError
 from lightkube.types import PatchType
+from pydantic import ValidationError
 
 from robustrl_api.injection import Request
 from robustrl_api.job import RLJob
@@ -25,13 +26,15 @@ from robustrl_api.names import ANNOTATION_INJECT
 from robustrl_api.skew import read_message, read_stored
 from robustrl_api.spec import InjectionMode
 from robustrl_api.status import RLJobStatus
+from robustrl_operator.cli.readable import readable
 from robustrl_operator.faults.kind import FaultKind, kinds_text
-from robustrl_operator.kubernetes.resources import RLJobResource
+from robustrl_operator.kubernetes.resources import RLJobResource, is_gone
 from robustrl_operator.local.run_folder import BadRun, RunFolder
 from robustrl_operator.report import injection
 
 Read = Callable[[], RLJobStatus]
 TIMEOUT_SECONDS = 600
+REFUSALS = (401, 403)
 
 
 class NoJob(Exception):
@@ -64,8 +67,8 @@ def handle(arguments: argparse.Namespace) -> int:
     if arguments.kind not in set(FaultKind):
         print(f"robustrl: there is no kind of fault {arguments.kind!r}; kinds:\n{kinds_text()}", file=sys.stderr)
         return 2
-    request = Request(id=secrets.token_hex(4), kind=arguments.kind, target=" ".join(arguments.target))
     try:
+        request = _request(arguments)
         read = _ask_run(arguments.out, request) if arguments.out else _ask_cluster(arguments, request)
         print(f"asked for {request.kind} ({request.id})", flush=True)
         if arguments.no_wait:
@@ -79,6 +82,13 @@ def handle(arguments: argparse.Namespace) -> int:
         return 1
 
 
+def _request(arguments: argparse.Namespace) -> Request:
+    try:
+        return Request(id=secrets.token_hex(4), kind=arguments.kind, target=" ".join(arguments.target))
+    except ValidationError as error:
+        raise NoJob(f"the target cannot be read: {error.errors()[0]['msg']}") from error
+
+
 def _ask_run(folder: Path, request: Request) -> Read:
     run = RunFolder(folder.resolve())
     job, _ = run.description()
@@ -86,7 +96,14 @@ def _ask_run(folder: Path, request: Request) -> Read:
     temporary = run.request.with_suffix(".tmp")
     temporary.write_text(request.model_dump_json(by_alias=True))
     temporary.rename(run.request)
-    return lambda: read_message(RLJobStatus, run.status.read_text())
+    return lambda: _read_run(run)
+
+
+def _read_run(run: RunFolder) -> RLJobStatus:
+    try:
+        return read_message(RLJobStatus, run.status.read_text())
+    except FileNotFoundError as error:
+        raise injection.NotNow("the run has written none yet") from error
 
 
 def _ask_cluster(arguments: argparse.Namespace, request: Request) -> Read:
@@ -96,7 +113,7 @@ def _ask_cluster(arguments: argparse.Namespace, request: Request) -> Read:
     name, namespace = job.metadata.name, job.metadata.namespace
     patch = {"metadata": {"annotations": {ANNOTATION_INJECT: request.model_dump_json(by_alias=True)}}}
     client.patch(RLJobResource, name, patch, namespace=namespace, patch_type=PatchType.MERGE)
-    return lambda: _read(client, name, namespace).status
+    return lambda: _read_now(client, name, namespace)
 
 
 def _check_allowed(job: RLJob) -> None:
@@ -112,11 +129,20 @@ def _read(client: Client, name: str, namespace: str | None) -> RLJob:
     return read_stored(RLJob, found.to_dict())
 
 
+def _read_now(client: Client, name: str, namespace: str | None) -> RLJobStatus:
+    """An API server that is busy or away answers again; a job that is gone does not come back."""
+    try:
+        return _read(client, name, namespace).status
+    except httpx2.HTTPError as error:
+        if isinstance(error, ApiError) and (is_gone(error, name) or error.status.code in REFUSALS):
+            raise
+        raise injection.NotNow(str(error) or type(error).__name__) from error
+
+
 def _choose(client: Client, arguments: argparse.Namespace, target: str) -> RLJob:
     if arguments.job:
         return _read(client, arguments.job, arguments.namespace)
-    found: Any = client.list(RLJobResource, namespace=arguments.namespace)
-    jobs = [read_stored(RLJob, item.to_dict()) for item in found]
+    jobs = list(readable(client.list(RLJobResource, namespace=arguments.namespace)))
     named = [job for job in jobs if target.startswith(f"{job.metadata.name}-")]
     chosen = max(named, key=lambda job: len(job.metadata.name)) if named else jobs[0] if len(jobs) == 1 else None
     if chosen is None:

@@ -24,7 +24,7 @@ def read_job(path: Path) -> RLJob:
         documents = [each for each in yaml.safe_load_all(path.read_text()) if isinstance(each, dict)]
     except OSError as error:
         raise BadManifest(f"{path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadManifest(f"{path} is not YAML: {error}") from error
     found = [each for each in documents if each.get("kind") == "RLJob"]
     if not found:

@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from robustrl.audit import report as ledger_report
+from robustrl.audit.record import BadLedger
 from robustrl_api.status import ConditionType, holds
-from robustrl_operator.cli import out_folder, stopping
+from robustrl_operator.cli import out_folder, positive, stopping
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.faults.kind import Fault, FaultKind
+from robustrl_operator.faults.matrix import MATRIX, Place
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder, enter
 from robustrl_operator.report import live, summary
+
+KINDS = tuple(kind for kind in FaultKind if any(row.kind is kind and Place.LOCAL in row.places for row in MATRIX))
+"""What can be done to processes on this machine."""
 
 
 def add_parser(commands: Any) -> None:
@@ -23,18 +28,21 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("manifest", type=Path, help="file with the RLJob")
     parser.add_argument(
         "--fault", action="append", default=[], type=_fault, metavar="KIND@STEP",
-        help=f"strike once STEP steps are committed; repeatable; kinds: {', '.join(FaultKind)}",
+        help=f"strike once STEP steps are committed; repeatable; kinds: {', '.join(KINDS)}",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, help="folder for ledger, checkpoints, logs and report")
-    parser.add_argument("--steps", type=int, help="instead of spec.steps")
+    parser.add_argument("--steps", type=positive.whole, help="instead of spec.steps")
     parser.set_defaults(handle=handle)
 
 
 def _fault(text: str) -> Fault:
     try:
-        return Fault.parse(text)
+        fault = Fault.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    if fault.kind not in KINDS:
+        raise argparse.ArgumentTypeError(f"{fault.kind} needs a cluster; kinds of faults here: {', '.join(KINDS)}")
+    return fault
 
 
 def handle(arguments: argparse.Namespace) -> int:
@@ -55,7 +63,16 @@ def handle(arguments: argparse.Namespace) -> int:
 async def _run(run: LocalRun) -> int:
     async with run.started():
         await live.follow(run.timeline, run.job, run.until_ended())
-    ledger = RunFolder(run.folder).ledger
-    found = ledger_report.read(ledger) if ledger.exists() else None
-    summary.conclude(run.timeline, run.job, run.status, run.folder, found)
+    summary.conclude(run.timeline, run.job, run.status, run.folder, _audited(RunFolder(run.folder).ledger))
     return 0 if holds(run.status, ConditionType.SUCCEEDED) else 1
+
+
+def _audited(ledger: Path) -> dict[str, Any] | None:
+    """What the ledger proves; None where managers never came to work with it, or it cannot be read."""
+    if not ledger.exists():
+        return None
+    try:
+        return ledger_report.read(ledger)
+    except BadLedger as error:
+        print(f"robustrl: {error}", file=sys.stderr)
+        return None

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from robustrl.audit import report
+from robustrl.audit.record import BadLedger
 from robustrl_api.job import RLJob
 from robustrl_api.status import RLJobStatus
-from robustrl_operator.cli import out_folder, stopping
+from robustrl_operator.cli import out_folder, positive, stopping
 from robustrl_operator.cli.manifest import BadManifest, read_job
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder, enter
@@ -30,17 +31,18 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("soak", help="run an RLJob here under random faults and judge it", description=__doc__)
     parser.add_argument("manifest", type=Path, help="file with the RLJob")
     parser.add_argument(
-        "--minutes", type=float, default=5, help=f"how long, as {STEPS_A_MINUTE} steps of the job a minute (5)"
-    )
+        "--minutes", type=positive.number, default=5,
+        help=f"how long, as {STEPS_A_MINUTE} steps of the job a minute (5)",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, help="of the faults; a new one if nothing is said")
     parser.add_argument(
-        "--gap", type=float, default=MEAN_GAP_SECONDS, metavar="SECONDS", help="mean time between faults (30)"
+        "--gap", type=positive.number, default=MEAN_GAP_SECONDS, metavar="SECONDS", help="mean time between faults (30)"
     )
     parser.add_argument(
         "--reach", type=_goal, metavar="METRIC=VALUE",
         help=f"what the job's metric must reach at least, as the mean of its last {LAST_STEPS} steps",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, help="folder for ledger, checkpoints and logs")
+    parser.add_argument("--out", type=Path, help="folder for ledger, checkpoints, logs and report")
     parser.set_defaults(handle=handle)
 
 
@@ -78,9 +80,14 @@ async def soak(job: RLJob, out: Path, storm: Storm, goal: tuple[str, float] | No
         except Stuck as error:
             stuck.append(str(error))
         status = run.status
-    ledger = report.read(RunFolder(out).ledger)
-    findings = [*weather.outcome.findings, *stuck, *broken_at_end(job.spec.steps, status, ledger, goal)]
-    print("\n".join([_storm_line(weather.outcome, status), *summary.ledger_lines(ledger), *_verdict(findings)]))
+    try:
+        ledger = report.read(RunFolder(out).ledger)
+        proved, broken = summary.ledger_lines(ledger), list(broken_at_end(job.spec.steps, status, ledger, goal))
+    except BadLedger as error:
+        proved, broken = [], [str(error)]
+    findings = [*weather.outcome.findings, *stuck, *broken]
+    files = summary.keep(run.timeline, job, out)
+    print("\n".join([_storm_line(weather.outcome, status), *proved, files, *_verdict(findings)]))
     return findings
 
 

@@ -28,6 +28,8 @@ class Moment(StrEnum):
     """Before the job has made a step."""
     SAME_STEP = "same step"
     """And again as soon as the trainers are at work again, before they have made the step."""
+    EVERY_TRY = "same step, always"
+    """Whenever the trainers come to a step: the script is at fault itself."""
     PROMOTION = "promotion"
     """And the pod that takes the lost one's place is struck as well, while it starts as a trainer."""
     PULL = "pull"
@@ -75,6 +77,7 @@ class Row:
         shape: the job that it strikes.
         undone: committed steps that are trained again.
         degraded: reason of condition Degraded while it lasts; empty where it is not looked at.
+        fails: reason of condition Failed if the job rightly ends by it; empty if it goes on.
     """
 
     kind: FaultKind
@@ -93,6 +96,7 @@ class Row:
     shape: Shape = Shape.USUAL
     undone: int = 0
     degraded: str = ""
+    fails: str = ""
 
     @property
     def name(self) -> str:
@@ -152,6 +156,8 @@ MATRIX: tuple[Row, ...] = (
     Row(K.TRAINERS, "machines of all trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
     Row(K.WORKER, "training process killed twice in one step", EXITS, "4", epochs=2, incidents=2,
         moment=Moment.SAME_STEP, whole_job=True, keeps_pod=False, places=LOCAL),
+    Row(K.WORKER_EXCEPTION, "exception in a training process, always in the same step", EXITS, "4b", epochs=3,
+        incidents=4, moment=Moment.EVERY_TRY, whole_job=True, keeps_pod=False, places=LOCAL, fails="NoProgress"),
     Row(K.TRAINER, "trainer's machine dead, and the rollout that takes its place as it starts", MACHINE_GONE, "3",
         epochs=2, incidents=2, keeps_pod=False, places=LOCAL, moment=Moment.PROMOTION, shape=Shape.THREE_TRAINERS),
     Row(K.TRAINER_PAIR, "machines of two of three trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False,

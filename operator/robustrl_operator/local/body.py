@@ -21,7 +21,6 @@ from robustrl_operator.view import NodeView, PodView
 
 log = logging.getLogger(__name__)
 
-NETWORK = "127.77"
 GHOST_SECONDS = 2.0
 """How long a pod that was force-deleted runs on after its machine is back."""
 
@@ -46,7 +45,7 @@ class LocalBody:
         rendezvous_base: int,
         on_change: Callable[[], None],
         *,
-        network: str = NETWORK,
+        network: str,
         replay: bool = False,
     ) -> None:
         self._job = job

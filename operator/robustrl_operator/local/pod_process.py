@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 10
 RESTART_SECONDS = 0.2
+RETRY_SECONDS = 1.0
+"""After a start that failed here: there was no room, or no process to be had."""
 
 
 @dataclass(eq=False)
@@ -70,13 +72,26 @@ class PodProcess:
 
     async def live(self) -> None:
         """Run the agent, again and again, until the pod is deleted or its node dies: restartPolicy Always."""
-        while not self.deleting and self.node_alive:
-            self.agent = await self._start()
+        while not self._is_over():
+            try:
+                self.agent = await self._start()
+            except OSError as error:
+                log.error("the agent of %s cannot be started: %s; again in %g s", self.name, error, RETRY_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if self._is_over():
+                # That came while it was being started, and found nobody to end.
+                self._signal(signal.SIGKILL)
             self.on_change()
             code = await self.agent.wait()
-            if not self.deleting and self.node_alive:
+            if self._is_over():
+                shutil.rmtree(self.folder, ignore_errors=True)
+            else:
                 log.warning("the agent of %s exited with status %d; its container starts again", self.name, code)
                 await asyncio.sleep(RESTART_SECONDS)
+
+    def _is_over(self) -> bool:
+        return self.deleting or not self.node_alive
 
     async def _start(self) -> asyncio.subprocess.Process:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,6 @@ from robustrl_api.status import ConditionType, RLJobStatus
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder
 
-NETWORK = "127.78"
-"""Beside a job that still runs on this machine."""
 POLL_SECONDS = 0.5
 PATIENT_HEARTBEATS = 100
 """On one machine an agent that is silent is a slow one; that its process ends is seen at once all the same."""
@@ -33,7 +31,7 @@ async def train_again(job: RLJob, recorded: tuple[Commit, ...], folder: Path) ->
         CannotReplay: the training did not get that far; a fault of its own ends it.
     """
     first = recorded[0].step
-    run = LocalRun(without_rollouts(job, restores=first > 0), folder, network=NETWORK, replay=True)
+    run = LocalRun(without_rollouts(job, restores=first > 0), folder, replay=True)
     async with run.started():
         while True:
             ended = run.ended() or bool(run.status.incidents)

@@ -29,9 +29,11 @@ from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.control.server import control_app
 from robustrl_operator.faults.kind import Fault, FaultKind
 from robustrl_operator.faults.strike import strike
-from robustrl_operator.local.body import NETWORK, LocalBody
+from robustrl_operator.local.body import LocalBody
 from robustrl_operator.local.hand import LocalHand
+from robustrl_operator.local.network import claimed
 from robustrl_operator.local.run_folder import RunFolder
+from robustrl_operator.local.storage_harm import NoVolume
 from robustrl_operator.report.timeline import PodSample, Sample, Timeline
 
 log = logging.getLogger(__name__)
@@ -54,17 +56,26 @@ class LocalRun:
     folder: Path
     faults: Sequence[Fault] = ()
     timeline: Timeline = field(default_factory=Timeline)
-    network: str = NETWORK
     replay: bool = False
 
     @contextlib.asynccontextmanager
     async def started(self) -> AsyncIterator[LocalRun]:
-        """The job's processes live inside the block and are gone after it."""
+        """The job's processes live inside the block and are gone after it.
+
+        Raises:
+            NoNetwork: too many jobs run on this machine.
+        """
+        with claimed() as network:
+            async with self._at_work(network):
+                yield self
+
+    @contextlib.asynccontextmanager
+    async def _at_work(self, network: str) -> AsyncIterator[None]:
         memory = Path(tempfile.mkdtemp(prefix="robustrl-", dir=_memory_root()))
         port = _free_port()
         self.body = LocalBody(
             self.job, self.folder, memory, f"http://127.0.0.1:{port}", random.randrange(20_000, 28_000), self._wake,
-            network=self.network, replay=self.replay,
+            network=network, replay=self.replay,
         )  # fmt: skip
         RunFolder(self.folder).describe(self.job, Path.cwd())
         self._hand = LocalHand(self.body, RunFolder(self.folder))
@@ -72,18 +83,18 @@ class LocalRun:
         self._prober = Prober(now, self._wake)
         self.reconciler = Reconciler(self.job.metadata.name, self.body, self.hub, self._prober, now, load_detectors())
         server = await self._serve(port)
-        tasks = [
+        self._tasks = [
             asyncio.create_task(self.reconciler.run(), name="reconcile"),
             asyncio.create_task(self._sample(), name="sample"),
             asyncio.create_task(self._strike(), name="faults"),
             asyncio.create_task(self._take_requests(), name="inject"),
         ]
         try:
-            yield self
+            yield
         finally:
-            for task in tasks:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
             await self.body.close()
             await self._prober.close()
             await server.cleanup()
@@ -114,9 +125,16 @@ class LocalRun:
     def ended(self) -> bool:
         return has_ended(self.status)
 
+    def _check(self) -> None:
+        """Nothing comes of waiting for a job of which a part has died here."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
     async def until_ended(self) -> RLJobStatus:
-        """Wait for the job's end."""
-        while not self.ended():  # noqa: ASYNC110 - sampled, like everything a person looks at
+        """Wait for the job's end. What one of the run's own parts died of is raised."""
+        while not self.ended():  # sampled, like everything a person looks at
+            self._check()
             await asyncio.sleep(SAMPLE_SECONDS)
         return self.status
 
@@ -131,7 +149,11 @@ class LocalRun:
             if self.ended():
                 log.warning("the job ended before fault %s@%d", fault.kind, fault.step)
                 return
-            await self.strike(fault.kind)
+            try:
+                await self.strike(fault.kind)
+            except (LookupError, NoVolume) as why:
+                log.error("fault %s@%d did not strike: %s", fault.kind, fault.step, why)
+                self.timeline.mark(f"{fault.kind} did NOT strike: {why}")
 
     async def _take_requests(self) -> None:
         """What `robustrl inject` writes while this run lasts."""
@@ -141,7 +163,7 @@ class LocalRun:
         while True:
             await asyncio.sleep(REQUEST_SECONDS)
             with contextlib.suppress(OSError):
-                if (there := path.read_text()) != text:
+                if (there := path.read_text(errors="replace")) != text:
                     text = there
                     self.body.ask(text)
 

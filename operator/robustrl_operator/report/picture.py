@@ -9,6 +9,9 @@ from robustrl_api.job import RLJob
 from robustrl_operator.report.timeline import Timeline
 
 COLOURS = {"trainer": "#d1495b", "rollout": "#2e86ab", "manager": "#8d99ae", "service": "#66a182", "lost": "#000000"}
+INCHES_A_POD = 0.18
+FEW_MARKS = 6
+"""So many have room for their texts side by side."""
 
 
 def draw(timeline: Timeline, job: RLJob, path: Path) -> Path | None:
@@ -22,8 +25,9 @@ def draw(timeline: Timeline, job: RLJob, path: Path) -> Path | None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    above = max(3.0, INCHES_A_POD * len(_names(timeline)))
     figure, (roles, curve, rate) = pyplot.subplots(
-        3, 1, figsize=(12, 8), sharex=True, gridspec_kw={"height_ratios": [3, 2, 1.3]}, layout="constrained"
+        3, 1, figsize=(12, 5 + above), sharex=True, gridspec_kw={"height_ratios": [above, 2, 1.3]}, layout="constrained"
     )
     _draw_roles(roles, timeline)
     _draw_curve(curve, timeline)
@@ -81,8 +85,7 @@ def _draw_curve(axis: Any, timeline: Timeline) -> None:
     twin = axis.twinx()
     rewarded = [(s.seconds, s.reward) for s in timeline.samples if s.reward is not None]
     twin.plot([s for s, _ in rewarded], [r for _, r in rewarded], color="#edae49", label="mean reward")
-    twin.set_ylabel("mean reward (2 is perfect)")
-    twin.set_ylim(0, 2.05)
+    twin.set_ylabel("mean reward")
 
 
 def _draw_rate(axis: Any, timeline: Timeline) -> None:
@@ -98,7 +101,10 @@ def _draw_rate(axis: Any, timeline: Timeline) -> None:
 
 
 def _draw_marks(axis: Any, timeline: Timeline, *, labels: bool) -> None:
+    few = len(timeline.marks) <= FEW_MARKS
+    style = {"fontsize": 8, "ha": "center"} if few else {"fontsize": 6, "ha": "left", "rotation": 60}
     for mark in timeline.marks:
-        axis.axvline(mark.seconds, color="black", linestyle="--", linewidth=1)
+        axis.axvline(mark.seconds, color="black", linestyle="--", linewidth=1 if few else 0.4)
         if labels:
-            axis.text(mark.seconds, -0.8, mark.text, fontsize=8, ha="center", va="bottom")
+            text = mark.text if few else mark.text.partition(" ")[0]
+            axis.text(mark.seconds, 1.01, text, va="bottom", transform=axis.get_xaxis_transform(), **style)

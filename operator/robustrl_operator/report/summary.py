@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robustrl_api.job import RLJob
-from robustrl_api.status import Incident, RLJobStatus
+from robustrl_api.status import Incident, RLJobStatus, Scope
 from robustrl_operator.report.curve import LAST_STEPS, mean_of_last
 from robustrl_operator.report.picture import draw
 from robustrl_operator.report.timeline import Timeline
@@ -27,9 +27,14 @@ def conclude(timeline: Timeline, job: RLJob, status: RLJobStatus, folder: Path, 
     for condition in status.conditions:
         if condition.type in ("Succeeded", "Failed") and condition.status == "True":
             print(f"{condition.type}: {condition.message}")
+    print(keep(timeline, job, folder))
+
+
+def keep(timeline: Timeline, job: RLJob, folder: Path) -> str:
+    """Write timeline.json and timeline.png; where they are, in words."""
     timeline.write(folder / "timeline.json")
     picture = draw(timeline, job, folder / "timeline.png")
-    print(f"files: {folder}" + (f", picture: {picture.name}" if picture else ""))
+    return f"files: {folder}" + (f", picture: {picture.name}" if picture else "")
 
 
 def table(job: RLJob, status: RLJobStatus) -> str:
@@ -47,7 +52,7 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _row(incident: Incident) -> tuple[str, ...]:
-    if incident.role != "trainer":
+    if incident.role != "trainer" and incident.scope is not Scope.JOB:
         took = "training went on"
     elif incident.recovered_time:
         took = f"{(moment(incident.recovered_time) - moment(incident.detected_time)).total_seconds():.2f} s"

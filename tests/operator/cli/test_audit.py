@@ -6,6 +6,7 @@ import contextlib
 import functools
 import http.server
 import json
+import socketserver
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -109,6 +110,23 @@ def test_findings_are_one(audit: Audit, folder: Path) -> None:
     status, text, _ = audit(folder)
     assert status == 1
     assert "MissingStep  step 1 was never committed" in text
+
+
+class Other(socketserver.BaseRequestHandler):
+    """A server that speaks something else."""
+
+    def handle(self) -> None:
+        self.request.sendall(b"SSH-2.0-other\r\n")
+
+
+def test_an_address_at_which_nobody_speaks_http_is_no_finding(audit: Audit) -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), Other) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        status, _, error = audit("--ledger", f"http://127.0.0.1:{server.server_address[1]}/v1/ledger")
+        thread.join()
+    assert status == 2
+    assert "SSH-2.0" in error
 
 
 class Cluster(http.server.BaseHTTPRequestHandler):
