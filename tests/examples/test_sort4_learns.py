@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -48,6 +49,21 @@ def test_reward(given, value):
 def test_advantages_compare_within_the_group_only():
     rows = [{"prompt_index": p, "reward": r} for p, r in [(0, 1.0), (1, 5.0), (0, 0.0), (1, 5.0)]]
     assert grpo.advantages(rows) == pytest.approx([1.0, 0.0, -1.0, 0.0], abs=1e-4)
+
+
+def test_the_bonus_for_entropy_keeps_a_policy_open_that_has_nothing_to_gain(sample):
+    model = build_model()
+    rows = [{**row, "reward": 1.0} for row in sample(model, range(8), 2)]
+
+    def entropy() -> float:
+        return -grpo.loss(model, grpo.collate(rows), entropy=1.0).item()
+
+    before = entropy()
+    grpo.loss(model, grpo.collate(rows)).backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= parameter.grad
+    assert before < entropy() <= math.log(VOCAB_SIZE)
 
 
 def test_two_ranks_gradients_average_to_the_whole_batch_s(sample):
