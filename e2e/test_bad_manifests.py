@@ -40,7 +40,7 @@ def api() -> Iterator[Api]:
     api = Api(cluster.kubeconfig(CLUSTER))
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     api.apply(f"/api/v1/namespaces/{NAMESPACE}", namespace)
-    api.apply(f"{JOBS}/sort4", merge(GOOD, {"spec": {"suspend": True, "managedBy": "robustrl.dev/tests"}}))
+    api.apply(f"{JOBS}/sort4", merge(GOOD, {"spec": {"managedBy": "robustrl.dev/tests"}}))
     yield api
     _kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 

@@ -1,7 +1,7 @@
 """One process of a benchmark: holds weights, pulls them, says what that cost. Commands and answers are lines of JSON.
 
 {"do": "listen"}                                     -> {"port": ...}
-{"do": "hold", "size": ..., "chunk": ...}            -> {"root": ...}
+{"do": "hold", "size": ..., "chunk": ...}            -> {"root": ...}, as the publisher unless told otherwise
 {"do": "prepare", "size": ...}                       -> {}, with memory to pull into
 {"do": "pull", "root": ..., "sources": [...], ...}   -> {"seconds": ..., "cpu_seconds": ..., ...}
 {"do": "check"}                                      -> {"exact": ...}
@@ -58,10 +58,10 @@ class Node:
     async def listen(self) -> dict[str, Any]:
         return {"port": await self._source.start()}
 
-    async def hold(self, size: int, chunk: int) -> dict[str, Any]:
+    async def hold(self, size: int, chunk: int, publisher: bool = True) -> dict[str, Any]:
         data = weights(size)
         manifest = Manifest.of(data, epoch=EPOCH, step=STEP, chunk_bytes=chunk)
-        self._source.hold(manifest, data, publisher=True)
+        self._source.hold(manifest, data, publisher=publisher)
         return {"root": manifest.root}
 
     async def prepare(self, size: int) -> dict[str, Any]:

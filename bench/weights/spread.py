@@ -128,9 +128,8 @@ def measure_late_joiner(env: Mapping[str, str], runs: int = RUNS) -> Iterator[Ro
     for _ in range(runs):
         with machines(4, RATE) as hosts, processes([host.prefix for host in hosts], env) as nodes:
             net = Net(hosts, nodes)
-            for number, source in ((1, 0), (2, 1)):
-                net.tell_pull(number, [source], serve=True)
-                net.pulled(number)
+            for number in (1, 2):
+                net.nodes[number].ask("hold", size=SIZE, chunk=CHUNK, publisher=False)
             net.tell_pull(3, [1, 2, 0])
             times.append(net.pulled(3)["seconds"] / UNIT_SECONDS)
             exact &= net.check(3)

@@ -9,7 +9,7 @@ import time
 import urllib.error
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -18,12 +18,15 @@ from robustrl_api.names import API_VERSION, PLURAL, Role
 from robustrl_api.status import RLJobStatus, has_ended
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster import binaries
-from robustrl_e2e.cluster.progress import step
+from robustrl_e2e.cluster.api import describe
+from robustrl_e2e.cluster.progress import START_SECONDS, step
 from robustrl_e2e.stack import NAMESPACE, ROOT, site_packages
 from robustrl_operator.report.timeline import PodSample, Sample, Timeline
 
 POLL_SECONDS = 0.2
+NOT_FOUND = 404
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
 def sample(name: str, **spec: Any) -> Object:
@@ -81,7 +84,7 @@ class ClusterJob:
             RuntimeError: with what kubectl said.
         """
         command = [str(binaries.kubectl()), "--kubeconfig", str(self._config), *arguments]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=START_SECONDS + 60)
         if done.returncode:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
@@ -142,20 +145,22 @@ class ClusterJob:
         return self.timeline.samples[-1]
 
     def wait(self, until: Callable[[Sample], bool], what: str, seconds: float) -> Sample:
-        """Sample until a condition holds.
+        """Sample until a condition holds. An API server that does not answer now is asked again.
 
         Raises:
             TimeoutError: it does not in time, or the job ended before it did.
+            urllib.error.HTTPError: the job is gone.
         """
         deadline = time.monotonic() + seconds
         while True:
-            sample = self.take_sample()
-            if until(sample):
-                return sample
-            if has_ended(self.status):
-                raise TimeoutError(f"the job ended while waiting for {what}")
+            seen, why = _asked(lambda: (self.take_sample(), has_ended(self.status)))
+            if seen is not None:
+                if until(seen[0]):
+                    return seen[0]
+                if seen[1]:
+                    raise TimeoutError(f"the job ended while waiting for {what}")
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{what}: not within {seconds:.0f} s")
+                raise TimeoutError(f"{what}: not within {seconds:.0f} s{why}")
             time.sleep(POLL_SECONDS)
 
     def until_step(self, step: int, seconds: float = 600) -> Sample:
@@ -163,18 +168,30 @@ class ClusterJob:
         return self.wait(lambda sample: sample.step >= step, f"step {step}", seconds)
 
     def until_ended(self, seconds: float = 1200) -> RLJobStatus:
-        """Wait for the job's end."""
+        """Wait for the job's end, as `wait` does."""
         deadline = time.monotonic() + seconds
-        while not has_ended(self.status):
+        while True:
+            status, why = _asked(lambda: self.status)
+            if status is not None and has_ended(status):
+                return status
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the job did not end within {seconds:.0f} s")
-            self.take_sample()
+                raise TimeoutError(f"the job did not end within {seconds:.0f} s{why}")
+            _asked(self.take_sample)
             time.sleep(POLL_SECONDS)
-        return self.status
 
     def execute(self, pod: str, *command: str) -> str:
         """Run a command in a pod."""
         return self.kubectl("exec", pod, "--", *command)
+
+
+def _asked(look: Callable[[], T]) -> tuple[T | None, str]:
+    """What is seen, or why nothing is: a server that is away or busy for a moment is no reason to give a run up."""
+    try:
+        return look(), ""
+    except OSError as error:
+        if isinstance(error, urllib.error.HTTPError) and error.code == NOT_FOUND:
+            raise
+        return None, f"; the API server: {describe(error)}"
 
 
 def _pod_sample(pod: Object, members: set[str]) -> PodSample:
@@ -192,7 +209,8 @@ def read_ledger(job: ClusterJob) -> Object:
     job.kubectl("delete", "pod", name, "--ignore-not-found", "--force", "--grace-period=0")
     job.kubectl("apply", "-f", "-", text=yaml.safe_dump(_audit_pod(name, image, job.name)))
     with step("audit of the ledger"):
-        job.kubectl("wait", f"pod/{name}", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+        succeeded = "--for=jsonpath={.status.phase}=Succeeded"
+        job.kubectl("wait", f"pod/{name}", succeeded, f"--timeout={START_SECONDS:.0f}s")
     found: Object = json.loads(job.kubectl("logs", name))
     job.kubectl("delete", "pod", name, "--force", "--grace-period=0")
     return found

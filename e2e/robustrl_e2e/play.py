@@ -6,7 +6,6 @@ import asyncio
 import json
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from robustrl.audit import record, report
 from robustrl_api.names import Role
 from robustrl_api.spec import Strategy
 from robustrl_api.status import ConditionType, Incident
+from robustrl_e2e.cluster import proxy
 from robustrl_e2e.cluster_job import ClusterJob
 from robustrl_e2e.exporters import Exporters
 from robustrl_e2e.hand import ClusterHand
@@ -27,6 +27,8 @@ SETTLE_STEPS = 3
 DEADLINE_SECONDS = 300.0
 POLL_SECONDS = 0.1
 ASK_SECONDS = 20.0
+FOUND_SECONDS = 60.0
+"""An agent that was killed is started again by its kubelet, who waits 10 s and more if it was not the first time."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,20 @@ def play(job: ClusterJob, row: Row, exporters: Exporters | None = None) -> Outco
         struck_pods = asyncio.run(strike(hand, row.kind, row.index))
         assert hand.struck is not None
         struck = hand.struck
+        if strategy is Strategy.WHOLE_JOB and row.seconds:
+            # All pods begin again, which may need what was taken away.
+            time.sleep(max(0.0, struck + row.seconds - time.time()))
+            hand.mend()
         rises = row.epochs > 0 or (strategy is Strategy.WHOLE_JOB and row.incidents > 0)
         stepped = _next_step(job, struck, before.epoch if rises else before.epoch - 1)
         time.sleep(max(0.0, struck + row.seconds - time.time()))
         unsaid = tuple(_unsaid(job, row))
     finally:
         hand.mend()
+    # Training may not notice, and the job looks settled until the fault is found.
+    _until_found(job, struck, row.incidents if strategy is Strategy.ROLE_BASED else min(row.incidents, 1))
     settled(job)
-    found = [each for each in job.status.incidents if moment(each.detected_time).timestamp() >= struck]
+    found = _found(job, struck)
     complaints = (
         tuple(_judge(row, before, _picture(job), struck_pods, found)) if strategy is Strategy.ROLE_BASED else ()
     )
@@ -97,6 +105,17 @@ def play(job: ClusterJob, row: Row, exporters: Exporters | None = None) -> Outco
     complaints += tuple(f"audit: {finding}" for finding in audit(job).findings)
     detection = moment(found[0].detected_time).timestamp() - struck if found else None
     return Outcome(row, strategy, detection, stepped - struck, complaints)
+
+
+def _found(job: ClusterJob, struck: float) -> list[Incident]:
+    return [each for each in job.status.incidents if moment(each.detected_time).timestamp() >= struck]
+
+
+def _until_found(job: ClusterJob, struck: float, incidents: int) -> None:
+    """Wait until so many faults are on record; if they are not in time, that is for the judgement to say."""
+    deadline = time.monotonic() + FOUND_SECONDS
+    while len(_found(job, struck)) < incidents and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
 
 
 def _picture(job: ClusterJob) -> _Picture:
@@ -173,6 +192,6 @@ def audit(job: ClusterJob) -> report.Report:
 def _ask(job: ClusterJob, what: str) -> bytes:
     """From the managers' own port: neither the operator nor the API server has to be there."""
     for manager in (pod for pod in job.pods() if pod["role"] == Role.MANAGER and not pod["deleting"]):
-        with urllib.request.urlopen(f"http://{manager['address']}:8300/v1/{what}", timeout=ASK_SECONDS) as response:
+        with proxy.DIRECT.open(f"http://{manager['address']}:8300/v1/{what}", timeout=ASK_SECONDS) as response:
             return bytes(response.read())
     raise ConnectionError("there are no managers now")

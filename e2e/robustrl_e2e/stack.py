@@ -11,13 +11,13 @@ from pathlib import Path
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster import binaries
 from robustrl_e2e.cluster.process import run
-from robustrl_e2e.cluster.progress import step
+from robustrl_e2e.cluster.progress import START_SECONDS, step
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "robustrl-system"
 IMAGE = "localhost/robustrl:dev"
 JOB_IMAGE = "localhost/robustrl-sort4:dev"
-READY_SECONDS = 60
+READY_SECONDS = round(START_SECONDS)
 
 
 def site_packages() -> str:
@@ -80,4 +80,4 @@ def restart_operator(running: cluster.Cluster) -> None:
     config = cluster.kubeconfig(running.name)
     command: list[str | Path] = [binaries.kubectl(), "--kubeconfig", config, "-n", NAMESPACE, "rollout"]
     run(*command, "restart", "deployment/robustrl-operator")
-    run(*command, "status", "deployment/robustrl-operator", "--timeout=60s")
+    run(*command, "status", "deployment/robustrl-operator", f"--timeout={READY_SECONDS}s")

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from robustrl_e2e.cluster import progress
 from robustrl_e2e.cluster.errors import ClusterError
 from robustrl_e2e.cluster.progress import Step, wait_for
 
@@ -33,11 +34,12 @@ def test_a_log_gets_no_line_for_every_update() -> None:
 
 def test_waiting_ends_when_nothing_is_missing() -> None:
     rest = iter(["two nodes", "one node", ""])
-    wait_for("nodes", lambda: next(rest), timeout=5, every=0)
+    wait_for("nodes", lambda: next(rest), every=0)
 
 
-def test_waiting_too_long_shows_what_is_missing_and_the_log(tmp_path: Path) -> None:
+def test_waiting_too_long_shows_what_is_missing_and_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "START_SECONDS", 0.0)
     log = tmp_path / "kubelet.log"
     log.write_text("first\nno such cgroup\n")
     with pytest.raises(ClusterError, match=r"(?s)missing after 0 s: node1\n.*no such cgroup"):
-        wait_for("nodes", lambda: "node1", timeout=0, every=0, log=log)
+        wait_for("nodes", lambda: "node1", every=0, log=log)

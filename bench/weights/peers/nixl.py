@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import sys
 import time
 from pathlib import Path
@@ -59,6 +60,8 @@ def receive(size: int, word: str, runs: int) -> None:
         return time.perf_counter() - began
 
     report(fetch, target, runs)
+    # Its agent crashes while the interpreter is torn down (SIGSEGV, nixl 1.5), which says nothing of the transfer.
+    os._exit(0)
 
 
 if __name__ == "__main__":

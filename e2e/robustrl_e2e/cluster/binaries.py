@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from . import preflight, state
+from . import preflight, proxy, state
 from .errors import ClusterError
 from .progress import Step, step
 
@@ -104,6 +104,7 @@ def helm() -> Path:
 
 
 def _from_path_or(module: Module, program: str) -> Path:
+    proxy.bypass()
     if found := shutil.which(program):
         return Path(found)
     ensure(module)

@@ -92,12 +92,12 @@ def controller_manager_command() -> tuple[str, ...]:
     )
 
 
-def wait_ready(cluster: Cluster, timeout: float = 90.0) -> Api:
+def wait_ready(cluster: Cluster) -> Api:
     """Wait until the API server says it is ready."""
     api = Api(state.kubeconfig(cluster.name))
     machine.require_alive(cluster.control_plane)
     log = machine.log(cluster.control_plane, "kube-apiserver")
-    wait_for("API server ready", api.missing_ready, timeout=timeout, log=log)
+    wait_for("API server ready", api.missing_ready, log=log)
     return api
 
 

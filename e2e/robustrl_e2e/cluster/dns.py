@@ -5,10 +5,9 @@ Not in pods: names then resolve as soon as the API server answers, and go on res
 
 from __future__ import annotations
 
-import urllib.request
 from typing import Any
 
-from . import layout, machine
+from . import layout, machine, proxy
 from .api import Api, describe
 from .layout import Cluster
 from .progress import wait_for
@@ -36,9 +35,9 @@ def render_corefile(cluster: Cluster) -> str:
 
 def install(cluster: Cluster, api: Api) -> None:
     """Give CoreDNS its rights and the Service its endpoint, then wait until it has read the cluster."""
-    wait_for("DNS objects", lambda: _missing_objects(cluster, api), timeout=30)
+    wait_for("DNS objects", lambda: _missing_objects(cluster, api))
     log = machine.log(cluster.control_plane, "coredns")
-    wait_for("DNS ready", lambda: _missing_ready(cluster), timeout=60, log=log)
+    wait_for("DNS ready", lambda: _missing_ready(cluster), log=log)
 
 
 def objects(cluster: Cluster) -> dict[str, dict[str, Any]]:
@@ -64,9 +63,7 @@ def _missing_objects(cluster: Cluster, api: Api) -> str:
 
 def _missing_ready(cluster: Cluster) -> str:
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-            f"http://{cluster.control_plane.address}:{READY_PORT}/ready", timeout=2
-        ):
+        with proxy.DIRECT.open(f"http://{cluster.control_plane.address}:{READY_PORT}/ready", timeout=2):
             return ""
     except OSError as error:
         return str(error)

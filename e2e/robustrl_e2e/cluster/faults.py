@@ -20,11 +20,11 @@ def kill_node(cluster: Cluster, name: str) -> None:
     return None
 
 
-def revive_node(cluster: Cluster, name: str, timeout: float = 90.0) -> None:
-    """Boot a killed node and wait up to `timeout` seconds until it is Ready. Its disk is as it was, its memory not."""
+def revive_node(cluster: Cluster, name: str) -> None:
+    """Boot a killed node and wait until it is Ready. Its disk is as it was, its memory not."""
     if cluster.provider == "kind":
         return kind.revive_node(name)
-    return native.revive(cluster, [cluster.worker(name)], timeout)
+    return native.revive(cluster, [cluster.worker(name)])
 
 
 def cut_node(cluster: Cluster, name: str) -> None:

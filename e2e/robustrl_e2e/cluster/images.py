@@ -147,7 +147,7 @@ def _import(worker: Machine, image: Image) -> None:
     machine.require_alive(worker)
     if _missing_containerd(worker):
         log = machine.log(worker, "containerd")
-        wait_for(f"containerd of {worker.name}", lambda: _missing_containerd(worker), timeout=30, log=log)
+        wait_for(f"containerd of {worker.name}", lambda: _missing_containerd(worker), log=log)
     if image.content_name not in _ctr(worker, "images", "list", "--quiet").split():
         _ctr(worker, "images", "import", str(image.archive))
         _ctr(worker, "images", "tag", "--force", image.tag, image.content_name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +36,8 @@ from .progress import say, step
 
 
 def up(name: str, nodes: int) -> Cluster:
-    """Start the cluster, or mend the one that runs: dead nodes are booted, cut links plugged in again."""
+    """Start the cluster, or mend the one that runs: dead nodes are booted, cut links plugged in again, a stopped
+    API server goes on."""
     preflight.require_root()
     preflight.ensure(preflight.CLUSTER)
     with state.locked(name):
@@ -66,7 +68,7 @@ def boot_node(cluster: Cluster, worker: Machine) -> None:
     machine.boot(worker, node.daemons(cluster, worker), binaries.root())
 
 
-def revive(cluster: Cluster, workers: Iterable[Machine], timeout: float = 90.0) -> None:
+def revive(cluster: Cluster, workers: Iterable[Machine]) -> None:
     """Boot nodes that were killed and wait until they are Ready again."""
     began = _next_second()
     names = []
@@ -74,7 +76,7 @@ def revive(cluster: Cluster, workers: Iterable[Machine], timeout: float = 90.0) 
         boot_node(cluster, worker)
         names.append(worker.name)
     if names:
-        node.wait_ready(cluster, Api(state.kubeconfig(cluster.name)), tuple(names), since=began, timeout=timeout)
+        node.wait_ready(cluster, Api(state.kubeconfig(cluster.name)), tuple(names), since=began)
 
 
 def clean(name: str) -> None:
@@ -132,6 +134,8 @@ def _start(name: str, nodes: int) -> Cluster:
         control_plane.configure(cluster)
         for worker in cluster.workers:
             node.configure(cluster, worker)
+    with step("disk written back"):
+        os.sync()  # what an installation left to be written would hold the first fsync of every daemon
     machine.boot(cluster.control_plane, control_plane.daemons(cluster), binaries.root())
     for worker in cluster.workers:
         machine.boot(worker, node.daemons(cluster, worker), binaries.root())
@@ -156,6 +160,9 @@ def _claim(name: str, nodes: int) -> Cluster:
 def _mend(cluster: Cluster, nodes: int) -> Cluster:
     if nodes != cluster.nodes:
         raise ClusterError(f"cluster {cluster.name} is running with {cluster.nodes} nodes; take it down first")
+    if server := machine.find(cluster.control_plane, "kube-apiserver"):
+        # Who stopped it for a while may have been killed meanwhile.
+        server.signal(signal.SIGCONT)
     control_plane.wait_ready(cluster)
     for part in cluster.machines:
         if machine.alive(part) and not network.link_is_up(part):

@@ -133,16 +133,14 @@ disabled_plugins = [
 """
 
 
-def wait_ready(
-    cluster: Cluster, api: Api, names: tuple[str, ...], *, since: datetime = NEVER, timeout: float = 90.0
-) -> None:
+def wait_ready(cluster: Cluster, api: Api, names: tuple[str, ...], *, since: datetime = NEVER) -> None:
     """Wait until the nodes have said after `since` that they are Ready, and those with a GPU offer it.
 
     What a node said before a power cut stays in the API for a while, hence `since`.
     """
     log = machine.log(cluster.worker(names[0]), "kubelet")
     what = f"{len(names)} nodes Ready" if len(names) > 1 else f"{names[0]} Ready"
-    wait_for(what, lambda: _missing(cluster, api, names, since), timeout=timeout, log=log)
+    wait_for(what, lambda: _missing(cluster, api, names, since), log=log)
 
 
 def offer_gpu(api: Api, name: str) -> None:

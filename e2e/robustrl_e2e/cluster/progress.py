@@ -12,6 +12,9 @@ from typing import TextIO
 from .errors import ClusterError, log_tail
 
 PLAIN_EVERY = 15.0  # seconds between lines of a step where there is no terminal
+# What starts writes to disk first, and a disk that is still busy with an installation holds each fsync for tens of
+# seconds. A start that fails for good is rare; a start given up too soon costs the whole run.
+START_SECONDS = 300.0
 
 
 class Step:
@@ -60,17 +63,15 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def wait_for(
-    what: str, missing: Callable[[], str], *, timeout: float, every: float = 0.2, log: Path | None = None
-) -> None:
-    """Poll `missing` (what is still missing, or "") until it is empty.
+def wait_for(what: str, missing: Callable[[], str], *, every: float = 0.2, log: Path | None = None) -> None:
+    """Poll `missing` (what is still missing, or "") every so many seconds until it is empty.
 
-    `timeout` and `every` are seconds. After the timeout the error shows what is missing and the end of `log`.
+    After START_SECONDS the error shows what is missing and the end of `log`.
     """
     with step(what) as current:
         while rest := missing():
-            if current.seconds > timeout:
+            if current.seconds > START_SECONDS:
                 tail = log_tail(log) if log else ""
-                raise ClusterError(f"{what}: still missing after {timeout:.0f} s: {rest}\n{tail}".rstrip())
+                raise ClusterError(f"{what}: still missing after {START_SECONDS:.0f} s: {rest}\n{tail}".rstrip())
             current.update(rest)
             time.sleep(every)

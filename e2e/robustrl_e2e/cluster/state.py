@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .errors import ClusterError
 from .layout import Cluster, Machine
+from .progress import say
 
 
 def cache_root() -> Path:
@@ -73,7 +74,11 @@ def locked(name: str) -> Iterator[None]:
     """One command at a time may change a cluster; others wait. The lock goes with the process that holds it."""
     state_root().mkdir(parents=True, exist_ok=True)
     with (state_root() / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another command that holds {lock.name}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

@@ -38,7 +38,7 @@ def forget() -> None:
 
 def install(api: Api) -> None:
     """Make the class of such volumes the default one."""
-    wait_for("storage class", lambda: _missing(api), timeout=30)
+    wait_for("storage class", lambda: _missing(api))
 
 
 def storage_class() -> dict[str, Any]:
