@@ -36,9 +36,10 @@ class Outcome:
     """One row, played.
 
     Attributes:
-        detection_seconds: from the fault to its verdict; None where none was due, or none came.
-        step_seconds: from the fault to the commit of the next optimizer step, of a later epoch where there was one;
-            None where none was seen.
+        detection_seconds: from the fault to its verdict; None where none was due, or none came, or the fault takes
+            effect some time later.
+        step_seconds: from the fault, or from its verdict where it takes effect later, to the commit of the next
+            optimizer step, of a later epoch where there was one; None where none was seen.
         complaints: what should have held and did not.
     """
 
@@ -103,8 +104,15 @@ def play(job: ClusterJob, row: Row, exporters: Exporters | None = None) -> Outco
     )
     complaints += unsaid
     complaints += tuple(f"audit: {finding}" for finding in audit(job).findings)
-    detection = moment(found[0].detected_time).timestamp() - struck if found else None
-    return Outcome(row, strategy, detection, stepped - struck, complaints)
+    return Outcome(row, strategy, *times_of(row, struck, found, stepped), complaints)
+
+
+def times_of(row: Row, struck: float, found: list[Incident], stepped: float) -> tuple[float | None, float]:
+    """Seconds to the verdict and to the next step, as `Outcome` has them."""
+    if not found:
+        return None, stepped - struck
+    detected = moment(found[0].detected_time).timestamp()
+    return (None, stepped - detected) if row.belated else (detected - struck, stepped - struck)
 
 
 def _found(job: ClusterJob, struck: float) -> list[Incident]:

@@ -78,6 +78,7 @@ class Row:
         undone: committed steps that are trained again.
         degraded: reason of condition Degraded while it lasts; empty where it is not looked at.
         fails: reason of condition Failed if the job rightly ends by it; empty if it goes on.
+        belated: whether it takes effect when the struck process happens to notice. Times count from the verdict then.
     """
 
     kind: FaultKind
@@ -97,6 +98,7 @@ class Row:
     undone: int = 0
     degraded: str = ""
     fails: str = ""
+    belated: bool = False
 
     @property
     def name(self) -> str:
@@ -128,7 +130,7 @@ MATRIX: tuple[Row, ...] = (
     Row(K.WORKER_HANG, "training process stopped (SIGSTOP), the others hang in a collective", (Cause.WORKER_HUNG,), "2",
         epochs=1),
     Row(K.WORKER_EXCEPTION, "exception in a training process, once", EXITS, "2", epochs=1),
-    Row(K.WORKER_MEMORY, "training process gets no more memory", EXITS, "2", epochs=1),
+    Row(K.WORKER_MEMORY, "training process gets no more memory", EXITS, "2", epochs=1, belated=True),
     Row(K.ENGINE, "engine killed", (Cause.ENGINE_EXITED,), "1"),
     Row(K.ENGINE_HANG, "engine stopped (SIGSTOP)", (Cause.ENGINE_HUNG,), "1"),
     Row(K.ENGINE_SLOW, "engine slow for 15 s", incidents=0, seconds=15.0),
