@@ -60,5 +60,6 @@ class EventReason(StrEnum):
     RESUMED = "Resumed"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    STATUS_REFUSED = "StatusRefused"
     INVALID = "Invalid"
     """The stored object cannot be read by this operator."""

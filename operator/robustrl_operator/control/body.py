@@ -15,6 +15,10 @@ class StatusConflict(Exception):
     """The stored job is not the one that was read: look again and plan again."""
 
 
+class StatusRefused(Exception):
+    """The store does not take this status, and would not take it again; the text says why, for a person."""
+
+
 class CreationRefused(Exception):
     """A pod may not be made, as by a quota or an admission policy; the text says why, for a person."""
 
@@ -40,6 +44,7 @@ class Body(Protocol):
 
         Raises:
             StatusConflict: it is not.
+            StatusRefused: it is, and such a status is not taken.
         """
 
     async def carry_out(self, job: RLJob, action: Action) -> None:

@@ -16,14 +16,14 @@ from datetime import timedelta
 from typing import TypeVar
 
 from robustrl_api.job import RLJob
-from robustrl_api.names import ANNOTATION_INJECT
+from robustrl_api.names import ANNOTATION_INJECT, EventReason
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import Detector, analyze
-from robustrl_operator.control.body import Body, CreationRefused, StatusConflict
+from robustrl_operator.control.body import Body, CreationRefused, StatusConflict, StatusRefused
 from robustrl_operator.control.hub import Clock, ControlHub
 from robustrl_operator.control.node_hub import Placed
 from robustrl_operator.control.prober import Prober
-from robustrl_operator.plan import CreatePod, DeletePod, Plan, ProbePod, plan
+from robustrl_operator.plan import CreatePod, DeletePod, Event, Plan, ProbePod, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.view import Heard, JobView, Observed, Probe
 
@@ -67,6 +67,7 @@ class Reconciler:
         self._step_written = clock()
         self._known_uids: set[str] = set()
         self._refused: dict[str, str] = {}
+        self._status_refused = ""
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -171,9 +172,21 @@ class Reconciler:
         now = self._clock()
         if status == job.status or (only_step and now - self._step_written < STEP_INTERVAL):
             return job
-        await self._body.write_status(job, status)
-        self._step_written = now
+        try:
+            await self._body.write_status(job, status)
+        except StatusRefused as refused:
+            await self._tell_of_refused_status(job, str(refused))
+            raise
+        self._step_written, self._status_refused = now, ""
         return job.model_copy(update={"status": status})
+
+    async def _tell_of_refused_status(self, job: RLJob, why: str) -> None:
+        """No condition can say it; an Event does, once for each reason."""
+        if why == self._status_refused:
+            return
+        self._status_refused = why
+        words = f"nothing can be done for this job, as its status is refused (is the CRD the operator's own?): {why}"
+        await self._body.publish(job, Event(EventReason.STATUS_REFUSED, words, warning=True))
 
     def _assign(self, job: RLJob) -> None:
         for uid, assignment in assignments(self.view(job), self._body.rendezvous_base).items():

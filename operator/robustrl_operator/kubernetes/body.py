@@ -19,7 +19,7 @@ from robustrl_api.job import RLJob
 from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_ROLE, EventReason
 from robustrl_api.skew import read_stored
 from robustrl_api.status import RLJobStatus
-from robustrl_operator.control.body import CreationRefused, StatusConflict
+from robustrl_operator.control.body import CreationRefused, StatusConflict, StatusRefused
 from robustrl_operator.control.hub import Clock
 from robustrl_operator.faults.kind import Means
 from robustrl_operator.kubernetes import certificates
@@ -37,7 +37,7 @@ MAX_MESSAGE = 1000
 CA_AGAIN = timedelta(seconds=60)
 """The ConfigMap with the CA may be deleted, by itself or with its namespace; pods made after this have it again."""
 REFUSALS = (400, 403, 422)
-"""Answers that say of a pod that it is not allowed or not valid, and would say it again."""
+"""Answers that say of what is written that it is not allowed or not valid, and would say it again."""
 Object = dict[str, Any]
 
 
@@ -150,6 +150,8 @@ class KubernetesBody:
                 self.forget_job(key, meta.uid)
             if error.status.code in (404, 409):
                 raise StatusConflict(str(error)) from error
+            if error.status.code in REFUSALS:
+                raise StatusRefused(error.status.message or str(error)) from error
             raise
         # It may have been deleted since.
         if key in self._jobs:

@@ -12,7 +12,7 @@ from tests.operator.build import NOW, job, running_job
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.status import RLJobStatus
-from robustrl_operator.control.body import CreationRefused, StatusConflict
+from robustrl_operator.control.body import CreationRefused, StatusConflict, StatusRefused
 from robustrl_operator.control.hub import ControlHub
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
@@ -31,6 +31,7 @@ class Notebook:
         self.stored, self._pods = job, pods
         self.said: list[tuple[str, Any]] = []
         self.conflict = False
+        self.refusal = ""
         self.forbidden: type[Any] | None = None
         self.error: Exception = PermissionError("exceeded quota")
 
@@ -46,6 +47,8 @@ class Notebook:
     async def write_status(self, job: RLJob, status: RLJobStatus) -> None:
         if self.conflict:
             raise StatusConflict
+        if self.refusal:
+            raise StatusRefused(self.refusal)
         self.stored = job.model_copy(update={"status": status})
         self.said.append(("status", status))
 
@@ -85,6 +88,23 @@ async def test_nothing_is_done_when_the_status_could_not_be_stored() -> None:
     with pytest.raises(StatusConflict):
         await reconciler(body).reconcile()
     assert body.said == []
+
+
+async def test_a_status_that_is_refused_is_told_of_once() -> None:
+    """The operator may be newer than the CRD. It goes on trying, and people hear why nothing happens."""
+    body = Notebook(rl_job())
+    looked_at = reconciler(body)
+    for body.refusal in ("stage: Unsupported value", "stage: Unsupported value", "another"):
+        with pytest.raises(StatusRefused):
+            await looked_at.reconcile()
+    assert [(kind, what.reason) for kind, what in body.said] == [("event", "StatusRefused")] * 2
+    body.refusal = ""
+    await looked_at.reconcile()
+    body.refusal = "another"
+    body.stored = rl_job()
+    with pytest.raises(StatusRefused):
+        await looked_at.reconcile()
+    assert [what.reason for kind, what in body.said if kind == "event"].count("StatusRefused") == 3
 
 
 async def test_what_cannot_be_done_keeps_nothing_else_from_being_done() -> None:

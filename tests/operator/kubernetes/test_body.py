@@ -14,7 +14,7 @@ from tests.operator.kubernetes.test_jobs import Server, body_of, stored
 
 from robustrl_api.job import RLJob
 from robustrl_api.names import EventReason, Role
-from robustrl_operator.control.body import CreationRefused, StatusConflict
+from robustrl_operator.control.body import CreationRefused, StatusConflict, StatusRefused
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.plan import CreatePod, DeleteJob, Event
 
@@ -65,6 +65,12 @@ async def test_a_job_whose_deletion_was_missed_is_forgotten(error: ApiError, gon
     with pytest.raises(StatusConflict):
         await body.write_status(job, job.status)
     assert (body.job("ns/j") is None) is gone
+
+
+async def test_a_status_that_does_not_fit_the_stored_crd_is_refused_for_good() -> None:
+    body, job = knowing(refusal(422))
+    with pytest.raises(StatusRefused):
+        await body.write_status(job, job.status)
 
 
 async def test_an_ended_job_whose_deletion_was_missed_is_forgotten() -> None:
