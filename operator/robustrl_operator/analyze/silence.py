@@ -90,6 +90,8 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
     since = view.now - silent
     probe = view.probes.get(pod.uid)
     text = f"{pod.name} has been silent for {silent.total_seconds():.1f} s"
+    if not pod.address:
+        return _judge_without_address(view, pod, silent, text)
     if probe is None or probe.deep or probe.asked < since:
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text, ask=Question.LIVES)
     if not probe.done or silent < view.silence_limit:
@@ -103,6 +105,18 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
     if view.node_lost(pod.node):
         return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE, since=since)
     return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text + " and answers no probe", Scope.NODE, since=since)
+
+
+def _judge_without_address(view: JobView, pod: PodView, silent: timedelta, text: str) -> Verdict:
+    """A machine that has started again takes its pods' addresses away until it has made them anew, if it ever can.
+    There is nobody to be probed meanwhile."""
+    text += " and has no address to be probed at"
+    since = view.now - silent
+    if silent >= view.silence_limit and view.node_lost(pod.node):
+        return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE, since=since)
+    if silent >= view.silence_limit + RESTART_PATIENCE:
+        return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text, Scope.POD, since=since)
+    return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text)
 
 
 def _others_reach_us(view: JobView, pod: PodView) -> bool:
