@@ -17,7 +17,7 @@ HEAD = f"""# RLJob
 Written by `make docs` from the models in `crds/robustrl_api`; `kubectl explain rljob.spec` says the same.
 An example with few fields is `examples/sort4/rljob.yaml`.
 A field without a default and not marked required is optional.
-Fields that nothing acts on yet are listed in [design-notes.md](design-notes.md#accepted-and-not-acted-on-yet).
+Every field is acted on; what is not there yet is in [design-notes.md](design-notes.md#not-there-yet).
 What status says to the person who reads it is in [recovery.md](recovery.md).
 """
 TEMPLATE = "pod template"
