@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,10 +41,10 @@ def up(name: str, nodes: int) -> Cluster:
     preflight.require_root()
     preflight.ensure(preflight.CLUSTER)
     with state.locked(name):
+        binaries.ensure(binaries.PAUSE, binaries.KUBERNETES, binaries.COREDNS)
         cluster = state.load(name)
         if cluster is not None and machine.alive(cluster.control_plane):
             return _mend(cluster, nodes)
-        binaries.ensure(binaries.PAUSE, binaries.KUBERNETES, binaries.COREDNS)
         if found := remains(name):
             say(f"removing what an interrupted run left of cluster {name}: {', '.join(found)}")
         clean(name)
@@ -68,15 +68,13 @@ def boot_node(cluster: Cluster, worker: Machine) -> None:
     machine.boot(worker, node.daemons(cluster, worker), binaries.root())
 
 
-def revive(cluster: Cluster, workers: Iterable[Machine]) -> None:
+def revive(cluster: Cluster, workers: Sequence[Machine]) -> None:
     """Boot nodes that were killed and wait until they are Ready again."""
     began = _next_second()
-    names = []
     for worker in workers:
         boot_node(cluster, worker)
-        names.append(worker.name)
-    if names:
-        node.wait_ready(cluster, Api(state.kubeconfig(cluster.name)), tuple(names), since=began)
+    names = tuple(worker.name for worker in workers)
+    node.wait_ready(cluster, Api(state.kubeconfig(cluster.name)), names, since=began)
 
 
 def clean(name: str) -> None:
@@ -126,8 +124,9 @@ def status(cluster: Cluster) -> list[MachineStatus]:
 
 def _start(name: str, nodes: int) -> Cluster:
     began = time.monotonic()
-    kernel.prepare()
+    # Its record first: the end of another cluster would take back what is prepared for this one.
     cluster = _claim(name, nodes)
+    kernel.prepare()
     with step("network, certificates and configuration"):
         storage.prepare(name)
         _each(lambda part: network.add_machine(cluster, part), cluster.machines)
@@ -139,13 +138,24 @@ def _start(name: str, nodes: int) -> Cluster:
     machine.boot(cluster.control_plane, control_plane.daemons(cluster), binaries.root())
     for worker in cluster.workers:
         machine.boot(worker, node.daemons(cluster, worker), binaries.root())
+    _furnish(cluster)
+    say(f"cluster {name} is up after {time.monotonic() - began:.1f} s")
+    return cluster
+
+
+def _furnish(cluster: Cluster) -> None:
+    """What pods need beside machines; done again, it changes nothing. All nodes are Ready in the end."""
     images.load(cluster, images.pause())
     api = control_plane.wait_ready(cluster)
     dns.install(cluster, api)
     storage.install(api)
     node.wait_ready(cluster, api, cluster.node_names)
-    say(f"cluster {name} is up after {time.monotonic() - began:.1f} s")
-    return cluster
+    _furnished(cluster).touch()
+
+
+def _furnished(cluster: Cluster) -> Path:
+    """A mark: the start was not interrupted before its end."""
+    return state.folder(cluster.name) / "furnished"
 
 
 def _claim(name: str, nodes: int) -> Cluster:
@@ -168,10 +178,11 @@ def _mend(cluster: Cluster, nodes: int) -> Cluster:
         if machine.alive(part) and not network.link_is_up(part):
             say(f"plugging in {part.name}")
             network.set_link(part, up=True)
-    dead = [worker for worker in cluster.workers if not machine.alive(worker)]
-    if dead:
+    if dead := [worker for worker in cluster.workers if not machine.alive(worker)]:
         say(f"booting {', '.join(worker.name for worker in dead)}")
-    revive(cluster, dead)
+        revive(cluster, dead)
+    if not _furnished(cluster).exists():
+        _furnish(cluster)
     say(f"cluster {cluster.name} is running")
     return cluster
 
