@@ -98,3 +98,18 @@ async def test_managers_that_are_away_hear_of_the_newest_when_they_are_back(
     managers.away = False
     await managers.heard_of("2.1")
     assert managers.announced == ["2.1"]
+
+
+async def test_managers_that_are_away_for_long_hear_of_the_weights_all_the_same(
+    publisher: Publisher, managers: Managers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no step runs ahead of the weights, the trainers' next batch waits for them: nobody else will announce."""
+    monkeypatch.setattr(module, "RETRY_SECONDS", (0.0, 0.0))
+    managers.away, tries = True, 0
+    publisher.begin(Version(1, 1), written(tmp_path, 1))
+    while tries < 20:
+        managers.told.clear()
+        await managers.told.wait()
+        tries += 1
+    managers.away = False
+    await managers.heard_of("1.1")

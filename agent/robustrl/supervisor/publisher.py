@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import mmap
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ from weightsync import Address, Manifest, Source, transport
 
 log = logging.getLogger(__name__)
 
-ANNOUNCE_TRIES = 5
-RETRY_SECONDS = 0.2
+RETRY_SECONDS = (0.2, 5.0)
+LOGGED_EACH = 10
+"""Of the tries to announce a version: the first is logged, and then one of so many."""
 
 
 def map_file(path: Path) -> memoryview:
@@ -103,8 +106,10 @@ class Publisher:
         await self._announce(version, manifest.root)
 
     async def _announce(self, version: Version, root: str) -> None:
+        """Until the managers have taken it, refuse it, or there is a newer one: without it the rollouts of a step may
+        never begin, and the trainers would wait for them."""
         body = {"epoch": version.epoch, "step": version.step, "root": root, "publisher": str(self.address)}
-        for attempt in range(ANNOUNCE_TRIES):
+        for attempt in itertools.count():
             if version < self._newest:
                 return
             try:
@@ -115,8 +120,10 @@ class Publisher:
                     log.warning("weights %s are not announced: %s", version, refusal)
                 return
             except ManagersAway as error:
-                log.warning("weights %s are not announced yet (try %d): %s", version, attempt + 1, error)
-                await asyncio.sleep(RETRY_SECONDS * 2**attempt)
+                if attempt % LOGGED_EACH == 0:
+                    log.warning("weights %s are not announced yet (try %d): %s", version, attempt + 1, error)
+                first, longest = RETRY_SECONDS
+                await asyncio.sleep(min(longest, first * 2 ** min(attempt, 10)) * random.uniform(0.5, 1.0))
 
     async def close(self) -> None:
         if self._source.done():
