@@ -62,3 +62,8 @@ def test_a_command_that_fails_says_why() -> None:
 
 def test_a_command_reads_its_input() -> None:
     assert run("cat", stdin="text") == "text"
+
+
+def test_a_command_that_hangs_is_killed_and_named() -> None:
+    with pytest.raises(ClusterError, match=r"sleep 60\nhas not ended within 0 s and was killed"):
+        run("sleep", "60", seconds=0.05)

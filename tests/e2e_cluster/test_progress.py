@@ -42,4 +42,4 @@ def test_waiting_too_long_shows_what_is_missing_and_the_log(tmp_path: Path, monk
     log = tmp_path / "kubelet.log"
     log.write_text("first\nno such cgroup\n")
     with pytest.raises(ClusterError, match=r"(?s)missing after 0 s: node1\n.*no such cgroup"):
-        wait_for("nodes", lambda: "node1", every=0, log=log)
+        wait_for("nodes", lambda: "node1", every=0, log=lambda: log)

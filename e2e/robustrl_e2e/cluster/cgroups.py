@@ -11,6 +11,7 @@ from .errors import ClusterError
 
 ROOT = Path("/sys/fs/cgroup")
 DAEMONS = "machine"  # the leaf for kubelet and the like; pods go beside it, under kubepods
+REMOVE_SECONDS = 60.0
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 
@@ -53,9 +54,9 @@ def memory_bytes(cgroup: str) -> int:
     return 0
 
 
-def remove(cgroup: str, timeout: float = 10.0) -> None:
+def remove(cgroup: str) -> None:
     """Remove the cgroup with all below it. The kernel may hold on to one for a moment after its last process."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + REMOVE_SECONDS
     while left := [hierarchy / cgroup for hierarchy in hierarchies() if (hierarchy / cgroup).exists()]:
         for top in left:
             for path in sorted(_folders(top), key=lambda p: len(p.parts), reverse=True):

@@ -94,10 +94,13 @@ def controller_manager_command() -> tuple[str, ...]:
 
 def wait_ready(cluster: Cluster) -> Api:
     """Wait until the API server says it is ready."""
-    api = Api(state.kubeconfig(cluster.name))
-    machine.require_alive(cluster.control_plane)
-    log = machine.log(cluster.control_plane, "kube-apiserver")
-    wait_for("API server ready", api.missing_ready, log=log)
+    plane, api = cluster.control_plane, Api(state.kubeconfig(cluster.name))
+
+    def missing() -> str:
+        machine.require_alive(plane)
+        return api.missing_ready()
+
+    wait_for("API server ready", missing, log=lambda: machine.log(plane, "kube-apiserver"))
     return api
 
 

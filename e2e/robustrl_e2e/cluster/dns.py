@@ -36,8 +36,8 @@ def render_corefile(cluster: Cluster) -> str:
 def install(cluster: Cluster, api: Api) -> None:
     """Give CoreDNS its rights and the Service its endpoint, then wait until it has read the cluster."""
     wait_for("DNS objects", lambda: _missing_objects(cluster, api))
-    log = machine.log(cluster.control_plane, "coredns")
-    wait_for("DNS ready", lambda: _missing_ready(cluster), log=log)
+    plane = cluster.control_plane
+    wait_for("DNS ready", lambda: _missing_ready(cluster), log=lambda: machine.log(plane, "coredns"))
 
 
 def objects(cluster: Cluster) -> dict[str, dict[str, Any]]:

@@ -21,13 +21,15 @@ from . import archive, binaries, kind, machine, node, preflight, state
 from .binaries import PAUSE
 from .errors import ClusterError
 from .layout import Cluster, Machine
-from .process import run
+from .process import COMMAND_SECONDS, run
 from .progress import Step, step, wait_for
 
 BASE_TAG = "robustrl.dev/base:1"
 BASE_SUITE = "bookworm"  # its python3 is 3.11
 BASE_PACKAGES = ("python3", "python3-pip", "ca-certificates")
 IMPORTS_AT_ONCE = 2
+ANSWER_SECONDS = 30.0
+"""For a containerd that is asked whether it is there; one that starts may take the question and not answer yet."""
 # Documentation and translations.
 _LEAVE_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/var/cache/apt/*")
 _ENVIRONMENT = {
@@ -144,10 +146,9 @@ def _live_nodes(cluster: Cluster) -> list[Machine]:
 
 
 def _import(worker: Machine, image: Image) -> None:
-    machine.require_alive(worker)
     if _missing_containerd(worker):
         log = machine.log(worker, "containerd")
-        wait_for(f"containerd of {worker.name}", lambda: _missing_containerd(worker), log=log)
+        wait_for(f"containerd of {worker.name}", lambda: _missing_containerd(worker), log=lambda: log)
     if image.content_name not in _ctr(worker, "images", "list", "--quiet").split():
         _ctr(worker, "images", "import", str(image.archive))
         _ctr(worker, "images", "tag", "--force", image.tag, image.content_name)
@@ -164,16 +165,17 @@ def _forget_older(worker: Machine, image: Image) -> None:
 
 
 def _missing_containerd(worker: Machine) -> str:
+    machine.require_alive(worker)
     try:
-        _ctr(worker, "version")
+        _ctr(worker, "version", seconds=ANSWER_SECONDS)
     except ClusterError as error:
         return str(error).splitlines()[-1]
     return ""
 
 
-def _ctr(worker: Machine, *arguments: str) -> str:
+def _ctr(worker: Machine, *arguments: str, seconds: float = COMMAND_SECONDS) -> str:
     socket = machine.reach(worker, node.CONTAINERD_SOCKET)
-    return run("ctr", "--address", socket, "--namespace", "k8s.io", *arguments)
+    return run("ctr", "--address", socket, "--namespace", "k8s.io", *arguments, seconds=seconds)
 
 
 def _debootstrap(target: Path) -> None:

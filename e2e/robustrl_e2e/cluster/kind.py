@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from . import state
 from .api import Api
+from .errors import ClusterError
 from .layout import Cluster
 from .process import run
 from .progress import step
 
 BASE = "python:3.11-slim-bookworm"
+ENGINE_SECONDS = 30.0
+"""A Docker engine that hangs takes the question and never answers."""
 
 
 def available() -> bool:
     """Whether kind is installed and a Docker engine answers."""
     if not shutil.which("kind") or not shutil.which("docker"):
         return False
-    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
+    try:
+        run("docker", "info", seconds=ENGINE_SECONDS)
+    except ClusterError:
+        return False
+    return True
 
 
 def up(name: str, nodes: int, offer: Callable[[Api, Cluster], None]) -> Cluster:

@@ -23,6 +23,8 @@ from .process import Identity, identify, read_pid_file, write_pid_file
 
 CONFIG = "/var/robustrl"  # the machine's configuration, as seen inside
 BINARIES = f"{CONFIG}/bin"  # the cache of built binaries, as seen inside
+KILL_SECONDS = 120.0
+"""A process that waits for the disk dies only when that has answered, which takes a busy one tens of seconds."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -121,20 +123,24 @@ def require_alive(machine: Machine) -> None:
         raise ClusterError(f"{machine.name} of cluster {machine.cluster} is not running\n{console}".rstrip())
 
 
-def kill(machine: Machine, timeout: float = 15.0) -> None:
+def kill(machine: Machine) -> None:
     """Cut the power: SIGKILL to the first process, hence to all, and wait until none is left."""
     if identity := read_pid_file(_pid_file(machine)):
         identity.signal(signal.SIGKILL)
-    kill_cgroup(machine.cgroup, timeout)
+    kill_cgroup(machine.cgroup)
     _pid_file(machine).unlink(missing_ok=True)
 
 
-def kill_cgroup(cgroup: str, timeout: float = 15.0) -> None:
+def kill_cgroup(cgroup: str) -> None:
     """SIGKILL whatever runs in the cgroup or below it until nothing does."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + KILL_SECONDS
     while running := [i for i in map(identify, cgroups.processes(cgroup)) if i is not None]:
         if time.monotonic() > deadline:
-            raise ClusterError(f"processes of {cgroup} survive SIGKILL: {sorted(i.pid for i in running)}")
+            pids = sorted(each.pid for each in running)
+            raise ClusterError(
+                f"processes of {cgroup} have survived SIGKILL for {KILL_SECONDS:.0f} s: {pids}. They wait for a disk "
+                "or a device (state D in `ps`): try again when it has answered"
+            )
         for identity in running:
             identity.signal(signal.SIGKILL)
         time.sleep(0.02)
@@ -156,7 +162,7 @@ def reach(machine: Machine, path: str) -> Path:
     """A path inside the running machine, as the host can open it (sockets in its /run included)."""
     containerd = find(machine, "containerd")
     if containerd is None:
-        raise ClusterError(f"{machine.name} is not running")
+        raise ClusterError(f"containerd of {machine.name} is not running")
     return Path(f"/proc/{containerd.pid}/root{path}")
 
 

@@ -138,9 +138,19 @@ def wait_ready(cluster: Cluster, api: Api, names: tuple[str, ...], *, since: dat
 
     What a node said before a power cut stays in the API for a while, hence `since`.
     """
-    log = machine.log(cluster.worker(names[0]), "kubelet")
+    waiting = list(names)
+
+    def missing() -> str:
+        try:
+            waiting[:] = _waiting(cluster, api, names, since)
+        except OSError as error:
+            return describe(error)
+        for name in waiting:
+            machine.require_alive(cluster.worker(name))
+        return f"waiting for {', '.join(waiting)}" if waiting else ""
+
     what = f"{len(names)} nodes Ready" if len(names) > 1 else f"{names[0]} Ready"
-    wait_for(what, lambda: _missing(cluster, api, names, since), log=log)
+    wait_for(what, missing, log=lambda: machine.log(cluster.worker(waiting[0]), "kubelet"))
 
 
 def offer_gpu(api: Api, name: str) -> None:
@@ -149,13 +159,9 @@ def offer_gpu(api: Api, name: str) -> None:
     api.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": amount, "allocatable": amount}})
 
 
-def _missing(cluster: Cluster, api: Api, names: tuple[str, ...], since: datetime) -> str:
-    try:
-        nodes = {node["metadata"]["name"]: node for node in api.get("/api/v1/nodes")["items"]}
-        waiting = [name for name in names if not _settled(cluster, api, nodes.get(name), since)]
-    except OSError as error:
-        return describe(error)
-    return f"waiting for {', '.join(waiting)}" if waiting else ""
+def _waiting(cluster: Cluster, api: Api, names: tuple[str, ...], since: datetime) -> list[str]:
+    nodes = {node["metadata"]["name"]: node for node in api.get("/api/v1/nodes")["items"]}
+    return [name for name in names if not _settled(cluster, api, nodes.get(name), since)]
 
 
 def _settled(cluster: Cluster, api: Api, node: dict[str, Any] | None, since: datetime) -> bool:

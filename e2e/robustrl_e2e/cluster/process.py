@@ -9,13 +9,14 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .errors import ClusterError
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+COMMAND_SECONDS = 1800.0
+"""Longer than anything here takes that does not hang: images that are pulled, packages that are downloaded."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,13 @@ def read_pid_file(path: Path) -> Identity | None:
         return None
 
 
-def run(*command: str | Path, stdin: str | None = None, env: Mapping[str, str] | None = None) -> str:
-    """Run a command to its end and return its standard output."""
+def run(*command: str | Path, stdin: str | None = None, seconds: float = COMMAND_SECONDS) -> str:
+    """Run a command to its end, which must come within so many seconds, and return its standard output."""
     words = [str(word) for word in command]
-    done = subprocess.run(
-        words, input=stdin, capture_output=True, text=True, env={**os.environ, **env} if env else None, check=False
-    )
+    try:
+        done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(f"{' '.join(words)[:300]}\nhas not ended within {seconds:.0f} s and was killed") from error
     if done.returncode:
         raise ClusterError(f"{' '.join(words)[:300]}\nended with {done.returncode}: {done.stderr.strip()[-2000:]}")
     return done.stdout

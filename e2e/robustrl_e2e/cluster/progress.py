@@ -63,15 +63,17 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def wait_for(what: str, missing: Callable[[], str], *, every: float = 0.2, log: Path | None = None) -> None:
+def wait_for(
+    what: str, missing: Callable[[], str], *, every: float = 0.2, log: Callable[[], Path] | None = None
+) -> None:
     """Poll `missing` (what is still missing, or "") every so many seconds until it is empty.
 
-    After START_SECONDS the error shows what is missing and the end of `log`.
+    After START_SECONDS the error shows what is missing and the end of the log that tells why.
     """
     with step(what) as current:
         while rest := missing():
             if current.seconds > START_SECONDS:
-                tail = log_tail(log) if log else ""
+                tail = log_tail(log()) if log else ""
                 raise ClusterError(f"{what}: still missing after {START_SECONDS:.0f} s: {rest}\n{tail}".rstrip())
             current.update(rest)
             time.sleep(every)
