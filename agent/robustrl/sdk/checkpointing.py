@@ -6,7 +6,6 @@ states, so each rank's folder is a whole checkpoint and any one of them restores
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import shutil
 import warnings
@@ -24,6 +23,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from robustrl.checkpoint.folder import put_in_place, seal
+from robustrl.checkpoint.shelf import Shelf
 
 logging.getLogger("torch.distributed.checkpoint").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch.distributed.checkpoint")
@@ -95,20 +95,31 @@ class Checkpointer:
 
 
 def write_weights(module: torch.nn.Module, folder: Path) -> Path:
-    """Copy a module's weights to a safetensors file that appears complete or not at all."""
+    """Copy a module's weights to a safetensors file that appears complete or not at all. The names in it are the
+    module's own, whatever it is wrapped in."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     path, temporary = folder / "model.safetensors", folder / ".model.safetensors"
-    tensors = {name: tensor.detach().contiguous().cpu() for name, tensor in module.state_dict().items()}
-    save_file(tensors, temporary)
+    save_file(_apart(get_model_state_dict(module)), temporary)
     temporary.rename(path)
     return path
 
 
+def _apart(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors on the CPU, each with memory of its own: those that a model ties together have one, which the file
+    format refuses."""
+    tensors: dict[str, torch.Tensor] = {}
+    taken: set[int] = set()
+    for name, tensor in state.items():
+        there = tensor.detach().contiguous().cpu()
+        memory = there.untyped_storage().data_ptr()
+        tensors[name] = there.clone() if memory in taken else there
+        taken.add(memory)
+    return tensors
+
+
 def drop_older(parent: Path, keep: int) -> None:
-    """Remove all but the newest `keep` folders of weights."""
-    with contextlib.suppress(FileNotFoundError):
-        folders = sorted((path for path in parent.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
-        for folder in folders[:-keep]:
-            shutil.rmtree(folder, ignore_errors=True)
+    """Remove all but the newest `keep` versions of weights. They are newest by name: clocks are set back at times."""
+    for version in sorted(Shelf(parent, keep).versions())[:-keep]:
+        shutil.rmtree(parent / str(version), ignore_errors=True)
