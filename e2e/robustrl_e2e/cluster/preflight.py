@@ -128,8 +128,8 @@ def _apt(*arguments: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with step(f"apt-get {arguments[0]}") as current:
         process = subprocess.Popen(
-            ["apt-get", *LOCK_OPTION, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, env=environment,
+            ["apt-get", *LOCK_OPTION, *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
         )  # fmt: skip
         assert process.stdout is not None
         lines = []
