@@ -23,6 +23,7 @@ class Managers(ThreadingHTTPServer):
         self.answers: list[tuple[int, object]] = [(200, {"step": 1})]
         self.seen: list[tuple[str, object]] = []
         self.answer_seconds = 0.0
+        self.raw = b""
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
@@ -43,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(self.server.answer_seconds)
         answers = self.server.answers
         status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        data = json.dumps(answer).encode()
+        data = self.server.raw or (b"" if answer is None else json.dumps(answer).encode())
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -86,6 +87,26 @@ def test_trouble_inside_the_managers_is_tried_again(managers: Managers) -> None:
     managers.answers = [(500, {}), (503, {}), (200, {"step": 5})]
     assert Ledger(lambda: managers.url, 3).join(0, 2, "p") == {"step": 5}
     assert len(managers.seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [(404, None), (404, []), (405, {"detail": "Method Not Allowed"}), (200, "hello")],
+)
+def test_what_is_no_answer_of_the_managers_is_no_refusal(managers: Managers, status: int, answer: object) -> None:
+    """Whoever has got the address of managers that are gone answers as he likes."""
+    managers.answers = [(status, answer), (200, {"step": 5})]
+    assert Ledger(lambda: managers.url, 3).join(0, 2, "p") == {"step": 5}
+
+
+def test_trouble_inside_the_managers_is_told_in_their_words(
+    managers: Managers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AWAY_SECONDS", 0.0)
+    managers.raw = b"500 Internal Server Error\n\nServer got itself in trouble"
+    managers.answers = [(500, None)]
+    with pytest.raises(TimeoutError, match="status 500: 500 Internal Server Error"):
+        Ledger(lambda: managers.url, 3).join(0, 2, "p")
 
 
 def test_batch_that_is_not_full_is_asked_for_again(managers: Managers) -> None:

@@ -24,6 +24,8 @@ CONNECT_SECONDS = 3.0
 WATCH_SECONDS = 0.5
 LOG_SECONDS = 5.0
 RETRY_SECONDS = (0.02, 1.0)
+MOST_SHOWN_BYTES = 200
+"""Of an answer that is none of the managers'."""
 
 
 class Fenced(Exception):
@@ -80,10 +82,10 @@ class Ledger:
         delay = RETRY_SECONDS[0]
         while True:
             try:
-                status, answer = self._once(path, json.dumps(body))
+                status, data = self._once(path, json.dumps(body))
                 if status < 500:
-                    return _checked(status, answer)
-                problem = f"status {status}"
+                    return _checked(status, json.loads(data) if data else None)
+                problem = f"status {status}: {data[:MOST_SHOWN_BYTES].decode(errors='replace').strip()}"
             except (OSError, http.client.HTTPException, ValueError) as error:
                 problem = str(error) or type(error).__name__
             self._drop()
@@ -96,14 +98,13 @@ class Ledger:
             time.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(2 * delay, RETRY_SECONDS[1])
 
-    def _once(self, path: str, body: str) -> tuple[int, Any]:
+    def _once(self, path: str, body: str) -> tuple[int, bytes]:
         connection = self._connected()
         connection.request("POST", path, body, {"Content-Type": "application/json"})
         connection.sock.settimeout(CALL_SECONDS)
         self._await_answer(connection)
         response = connection.getresponse()
-        data = response.read()
-        return response.status, json.loads(data) if data else None
+        return response.status, response.read()
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:
@@ -138,9 +139,16 @@ class Ledger:
 
 
 def _checked(status: int, answer: Any) -> Any:
-    if status < 400:
+    """The answer, which may be a refusal.
+
+    Raises:
+        ValueError: it is none of the managers', as of whoever has got their address.
+    """
+    if status < 400 and isinstance(answer, dict | None):
         return answer
-    reason, message = answer.get("error", str(status)), answer.get("message", "")
+    if not isinstance(answer, dict) or "error" not in answer:
+        raise ValueError(f"status {status}: {str(answer)[:MOST_SHOWN_BYTES]}")
+    reason, message = answer["error"], answer.get("message", "")
     if reason == "Fenced":
         raise Fenced(f"epoch is over: {message}")
     raise LedgerRefused(f"{reason}: {message}")
