@@ -122,6 +122,19 @@ def test_the_same_program_gives_the_same_image(tmp_path: Path) -> None:
         assert manifest["Config"] in image.getnames()
 
 
+@pytest.mark.parametrize(("kernel", "name"), [("x86_64", "amd64"), ("aarch64", "arm64")])
+def test_an_image_names_the_machine_that_it_was_made_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str, name: str
+) -> None:
+    monkeypatch.setattr(archive.platform, "machine", lambda: kernel)
+    archive.write_layer(tmp_path / "layer", {})
+    archive.write_image(tmp_path / "image", tmp_path / "layer", "x:1")
+    with tarfile.open(tmp_path / "image") as image:
+        config = image.extractfile(image.getnames()[0])
+        assert config is not None
+        assert json.load(config)["architecture"] == name
+
+
 @pytest.mark.parametrize("module", [binaries.KUBERNETES, binaries.COREDNS, binaries.HELM])
 def test_versions_are_pinned(module: binaries.Module) -> None:
     folder = binaries.GO_FOLDER / module.name

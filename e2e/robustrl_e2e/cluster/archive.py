@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import platform
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Go's names, which images go by, of the kernel's."""
 
 
 def write_image(
@@ -18,7 +22,7 @@ def write_image(
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     variables = [f"{name}={value}" for name, value in (environment or {}).items()]
     config = json.dumps({
-        "architecture": "amd64",
+        "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": {"Entrypoint": list(entrypoint), "Env": variables},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},

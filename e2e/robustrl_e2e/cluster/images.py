@@ -12,8 +12,9 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from .progress import Step, step, wait_for
 BASE_TAG = "robustrl.dev/base:1"
 BASE_SUITE = "bookworm"  # its python3 is 3.11
 BASE_PACKAGES = ("python3", "python3-pip", "ca-certificates")
+ARCHIVE = "image.tar"
+MAKING = "making-"
 IMPORTS_AT_ONCE = 2
 ANSWER_SECONDS = 30.0
 """For a containerd that is asked whether it is there; one that starts may take the question and not answer yet."""
@@ -63,10 +66,10 @@ def pause() -> Image:
     """The image that holds a pod's namespaces."""
     binaries.ensure(PAUSE)
     image = _image(node.PAUSE_IMAGE, PAUSE.digest)
-    if not image.archive.exists():
-        with _fresh(image) as (scratch, target):
+    with _making(image) as scratch:
+        if scratch:
             archive.write_layer(scratch / "layer", {"pause": PAUSE.folder / "pause"})
-            archive.write_image(target, scratch / "layer", image.tag, entrypoint=["/pause"])
+            archive.write_image(scratch / ARCHIVE, scratch / "layer", image.tag, entrypoint=["/pause"])
     return image
 
 
@@ -74,12 +77,12 @@ def build_base() -> Image:
     """Debian 12 with python3 and pip, made from the Debian archive that this box itself uses."""
     recipe = repr((BASE_SUITE, BASE_PACKAGES, _LEAVE_OUT, sorted(_ENVIRONMENT.items())))
     image = _image(BASE_TAG, hashlib.sha256(recipe.encode()).hexdigest()[:12])
-    if not image.archive.exists():
-        preflight.require_root()
-        preflight.ensure(preflight.IMAGES)
-        with _fresh(image) as (scratch, target):
+    with _making(image) as scratch:
+        if scratch:
+            preflight.require_root()
+            preflight.ensure(preflight.IMAGES)
             _debootstrap(scratch / "layer.tar")
-            archive.write_image(target, scratch / "layer.tar", image.tag, environment=_ENVIRONMENT)
+            archive.write_image(scratch / ARCHIVE, scratch / "layer.tar", image.tag, environment=_ENVIRONMENT)
     return image
 
 
@@ -93,11 +96,12 @@ def build_image(dockerfile: Path, context: Path, tag: str, base: Image | None = 
         return Image(tag, kind.build_image(dockerfile, context, tag, base.tag if base else ""), "docker")
     base = base or build_base()
     image = _image(tag, _digest_tree(dockerfile, context, base.digest))
-    if not image.archive.exists():
-        preflight.require_root()
-        preflight.ensure(preflight.IMAGES)
-        with _fresh(image) as (_, target), step(f"building image {tag}") as current:
-            _buildah_build(base, dockerfile, context, tag, target, current)
+    with _making(image) as scratch:
+        if scratch:
+            preflight.require_root()
+            preflight.ensure(preflight.IMAGES)
+            with step(f"building image {tag}") as current:
+                _buildah_build(base, dockerfile, context, tag, scratch / ARCHIVE, current)
     return image
 
 
@@ -119,8 +123,8 @@ def built(tag: str) -> Image:
     """
     if kind.available():
         return Image(tag, Path(), "docker")
-    for path in folder().glob(f"{_slug(tag)}@*.tar"):
-        return Image(tag, path, path.stem.rpartition("@")[2])
+    if archives := _archives(tag):
+        return Image(tag, archives[-1], archives[-1].stem.rpartition("@")[2])
     raise ClusterError(f"image {tag} has not been built")
 
 
@@ -198,7 +202,7 @@ def _host_sources() -> list[str]:
 
 
 def _buildah_build(base: Image, dockerfile: Path, context: Path, tag: str, target: Path, current: Step) -> None:
-    """Build in a store of its own under the cache, so that the user's images stay as they are."""
+    """Build in a store of its own, so that the user's images stay as they are."""
     with tempfile.TemporaryDirectory(prefix="robustrl-buildah-") as scratch:
         store = ["buildah", "--root", f"{scratch}/store", "--runroot", f"{scratch}/run", "--storage-driver", "overlay"]
         _follow(current, [*store, "pull", f"docker-archive:{base.archive}"])
@@ -226,26 +230,34 @@ def _follow(current: Step, command: list[str]) -> None:
         raise ClusterError(f"{command[0]} failed ({process.returncode}):\n" + "\n".join(lines[-15:]))
 
 
-class _fresh:
-    """A scratch folder and the path to write an archive to; the archive gets its name only when it is whole.
+@contextmanager
+def _making(image: Image) -> Iterator[Path | None]:
+    """A scratch folder, in which ARCHIVE is to be written; None where the image is there already.
 
-    Older archives of the same tag go: each is hundreds of megabytes.
+    One image is made at a time. Its archive gets its name only when it is whole. Of the archives of one tag the newest
+    two stay: each is hundreds of megabytes, and another working tree may be about to load its own.
     """
+    folder().mkdir(parents=True, exist_ok=True)
+    with state.locked("_images"):
+        if image.archive.exists():
+            image.archive.touch()
+            yield None
+            return
+        for left in folder().glob(f"{MAKING}*"):  # of one that was killed
+            shutil.rmtree(left)
+        scratch = Path(tempfile.mkdtemp(prefix=MAKING, dir=folder()))
+        try:
+            yield scratch
+            os.replace(scratch / ARCHIVE, image.archive)
+        finally:
+            shutil.rmtree(scratch)
+        for old in _archives(image.tag)[:-2]:
+            old.unlink()
 
-    def __init__(self, image: Image) -> None:
-        self._image = image
 
-    def __enter__(self) -> tuple[Path, Path]:
-        folder().mkdir(parents=True, exist_ok=True)
-        self._scratch = Path(tempfile.mkdtemp(prefix="making-", dir=folder()))
-        return self._scratch, self._scratch / "image.tar"
-
-    def __exit__(self, kind_of_error: object, *_: object) -> None:
-        if kind_of_error is None:
-            for old in folder().glob(f"{_slug(self._image.tag)}@*.tar"):
-                old.unlink()
-            os.replace(self._scratch / "image.tar", self._image.archive)
-        shutil.rmtree(self._scratch)
+def _archives(tag: str) -> list[Path]:
+    """Of all images of a tag, the one that was asked for last at the end."""
+    return sorted(folder().glob(f"{_slug(tag)}@*.tar"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def _image(tag: str, digest: str) -> Image:
