@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from robustrl.checkpoint import archive as archiving
 from robustrl.checkpoint import folder as folders
 from robustrl.checkpoint.archive import Archive
 from robustrl.checkpoint.fetch import Found, NoCopy, Wanted, obtain
@@ -307,6 +309,65 @@ async def test_unwritable_storage_is_said_and_survived(memory: Shelf, tmp_path: 
         archive.committed(V)
         while told[-1]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+    task.cancel()
+
+
+class Hung:
+    """Storage that takes nothing until it answers again."""
+
+    def __init__(self) -> None:
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self._copy = folders.copy
+
+    def copy(self, source: Path, target: Path) -> None:
+        self.asked.set()
+        assert self.answers.wait(30)
+        self._copy(source, target)
+
+
+@pytest.fixture
+def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hung]:
+    made = Hung()
+    monkeypatch.setattr(folders, "copy", made.copy)
+    yield made
+    made.answers.set()
+
+
+async def test_memory_does_not_fill_up_while_storage_hangs(memory: Shelf, storage: Shelf, hung: Hung) -> None:
+    """Two checkpoints and the one on its way are all that there is room for."""
+    archive = Archive(memory, storage, [].append)
+    task = asyncio.create_task(archive.run())
+    for step in range(1, 6):
+        made(memory, Version(1, step))
+        archive.committed(Version(1, step))
+        await asyncio.to_thread(hung.asked.wait, 10)
+        async with asyncio.timeout(10):
+            while len(memory.versions()) > 3:  # noqa: ASYNC110 - a file has no event
+                await asyncio.sleep(0.01)
+    assert memory.versions() == [Version(1, step) for step in (1, 4, 5)]
+    hung.answers.set()
+    async with asyncio.timeout(10):
+        await archive.settled()
+    assert storage.versions() == [Version(1, 1), Version(1, 5)], "what was on its way arrived, and then the newest"
+    task.cancel()
+
+
+async def test_storage_that_hangs_is_told_of_and_heard_of_again(
+    memory: Shelf, storage: Shelf, hung: Hung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiving, "SLOW_SECONDS", 0.01)
+    told: list[str] = []
+    archive = Archive(memory, storage, told.append)
+    task = asyncio.create_task(archive.run())
+    made(memory)
+    archive.committed(V)
+    async with asyncio.timeout(10):
+        while not told:  # noqa: ASYNC110 - a list has no event
+            await asyncio.sleep(0.01)
+        assert "storage is slow" in told[0]
+        hung.answers.set()
+        await archive.settled()
+    assert told[1:] == [""]
     task.cancel()
 
 

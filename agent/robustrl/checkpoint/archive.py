@@ -1,4 +1,7 @@
-"""Copies committed checkpoints to storage, and keeps a bounded number there."""
+"""Copies committed checkpoints to storage, and keeps a bounded number there and in memory.
+
+Memory is looked after beside the copying: each step puts a checkpoint there, however long storage takes for one.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from robustrl_api.version import Version
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 5.0
+SLOW_SECONDS = 120.0
+"""Storage that has taken so long for a checkpoint is told of, since a file server that hangs raises no error."""
 
 
 class Archive(Copier):
@@ -29,18 +34,45 @@ class Archive(Copier):
         self._memory = memory
         self._storage = storage
         self._tell = tell
+        self._more = asyncio.Event()
+
+    def committed(self, version: Version) -> None:
+        super().committed(version)
+        self._more.set()
+
+    async def run(self) -> None:
+        """Copy, and keep memory bounded, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(super().run(), name="copy to storage")
+            tasks.create_task(self._keep_memory_bounded(), name="prune memory")
+
+    async def _keep_memory_bounded(self) -> None:
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            if self._wanted is not None:
+                await asyncio.to_thread(self._memory.prune, self._wanted)
 
     @property
     def has_target(self) -> bool:
         return self._storage is not None
 
     async def _copy_newest(self, version: Version) -> None:
+        if self._storage is None:
+            return
         try:
-            await asyncio.to_thread(self._store, version)
+            with self._memory.pinned(version):
+                await self._patiently(asyncio.create_task(asyncio.to_thread(self._store, version, self._storage)))
             self._tell("")
         except OSError as error:
             # Not the version: the same trouble with the next one is no news.
             self._tell(f"checkpoints cannot be written to storage: {error.strerror or error}")
+
+    async def _patiently(self, work: asyncio.Task[None]) -> None:
+        done, _ = await asyncio.wait({work}, timeout=SLOW_SECONDS)
+        if not done:
+            self._tell(f"storage is slow: it has taken more than {SLOW_SECONDS:.0f} s to write a checkpoint to it")
+        await work
 
     async def flush(self) -> None:
         """Copy every checkpoint that only this pod may hold: it is about to go.
@@ -57,12 +89,9 @@ class Archive(Copier):
         except (OSError, TimeoutError) as error:
             log.warning("checkpoints were not all handed over to storage: %s", str(error) or "too slow")
 
-    def _store(self, version: Version) -> None:
-        self._memory.prune(version)
-        if self._storage is None:
-            return
-        self._copy(version, self._storage)
-        self._storage.prune(version)
+    def _store(self, version: Version, storage: Shelf) -> None:
+        self._copy(version, storage)
+        storage.prune(version)
 
     def _copy(self, version: Version, storage: Shelf) -> None:
         for source in self._memory.copies(version):
