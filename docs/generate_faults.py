@@ -65,7 +65,7 @@ trainer's machine. The job is the sort4 example with a small batch, whose step t
 of a second. *Detected* is from the fault to the operator's verdict; hangs have a window of 8 s and a probe of 2 s here,
 and a process without memory fails only when it wants more. *Next step* is from the fault to the commit of the next
 optimizer step; where a rollout or a manager fails, the trainers go on meanwhile. An agent that was killed
-is found when its container has been started again, and a trainer's worker then imports everything anew. A `manager`'s
+is found when its container has been started again. A `manager`'s
 machine was here that of the operator that leads as well; `gpu` was played before a standby came first in promotion; an
 image is gone for 30 s. The aims: a child's exit is detected within 0.2 s, a deleted pod within 1 s, a
 silent agent within three heartbeats (of 1 s), a hang within its window and one probe; `WholeJob` is at least three

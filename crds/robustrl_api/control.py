@@ -76,6 +76,8 @@ class Exit(ApiModel):
     """Which process it was (engines and managers)."""
     handed_over: bool = False
     """The workers ended after a commit because others shall go on from it."""
+    agent_restarted: bool = False
+    """The agent ended as well, and with it all that was loaded in the pod (trainers)."""
     requested: bool = False
     """The agent ended it because its assignment said so: what was wrong with it is on record already."""
 

@@ -37,6 +37,8 @@ class PodView:
     message: str = ""
     container_changed: datetime | None = None
     """When its node last started or ended the container of the agent, by the node's clock."""
+    ended: str = ""
+    """Why that container ended the last time, such as OOMKilled, where it has been started again since."""
     called_back: bool = False
     """A taint of its node will end it, though it does not go yet."""
     kept_off: tuple[str, ...] = ()

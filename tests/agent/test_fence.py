@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from robustrl.supervisor.agent import Agent
-from robustrl_api.control import Assignment
+from robustrl_api.control import Assignment, ChildState
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 
@@ -35,6 +35,17 @@ async def test_epochs_never_go_back(agent: Agent) -> None:
     assert agent._state.epoch == 7
     await agent._apply(assigned(8))
     assert agent._state.epoch == 8
+
+
+async def test_an_agent_that_was_restarted_says_at_once_that_its_workers_are_gone(agent: Agent) -> None:
+    agent._tell_of_lost_workers()
+    assert agent._state.child.last_exit is None, "none were started here"
+    agent._memory.mark_started(7)
+    agent._tell_of_lost_workers()
+    child = agent._state.child
+    assert (child.state, child.epoch) == (ChildState.EXITED, 7)
+    assert child.last_exit is not None
+    assert child.last_exit.agent_restarted
 
 
 async def test_an_agent_that_was_restarted_remembers_the_epoch_it_started(agent: Agent) -> None:

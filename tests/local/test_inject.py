@@ -39,7 +39,7 @@ def inject(run: LocalRun, *arguments: str) -> int:
     [
         ("worker", "rank 0", {"WorkerExited"}, 1),
         ("engine", "rollout/1", {"EngineExited"}, 0),
-        ("trainer-agent", "trainer", {"WorkerExited", "PeerLost"}, 1),
+        ("trainer-agent", "trainer", {"AgentRestarted"}, 1),
         ("managers", "", {"ManagerExited"}, 0),
         ("rollout", "", {"HeartbeatLost", "NodeLost"}, 0),
     ],

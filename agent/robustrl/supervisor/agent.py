@@ -24,7 +24,7 @@ from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.rollout_runner import RolloutRunner
 from robustrl.supervisor.runner import Runner
 from robustrl.supervisor.state import PodState
-from robustrl.supervisor.trainer_runner import TrainerRunner
+from robustrl.supervisor.trainer_runner import TrainerRunner, lost_with_the_agent
 from robustrl_api.control import LEAVE_MARGIN_SECONDS, Assignment, Child, Complaint
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
@@ -91,10 +91,16 @@ class Agent:
             log.error("%s", problem)
             self._state.complaint = Complaint(reason="VolumeUnusable", message=problem)
         self._note_unstored(self._memory.prepare_storage())
+        self._tell_of_lost_workers()
         await self._endpoint.start()
         await self._launcher.start()
         if self._config.role is Role.TRAINER:
             self._launcher.prepare_standby()
+
+    def _tell_of_lost_workers(self) -> None:
+        """With the first report: a rank that lost this peer would be taken for the one at fault meanwhile."""
+        if epoch := self._memory.started_epoch():
+            self._state.child = lost_with_the_agent(epoch)
 
     def _note_unstored(self, problem: str) -> None:
         """Storage cannot be written, or can again."""

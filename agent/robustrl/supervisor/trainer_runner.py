@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,13 @@ SETTLE_SECONDS = 0.05
 """After the first exit, how long to wait for the exits that explain it."""
 
 
+def lost_with_the_agent(epoch: int) -> Child:
+    """What an agent says of the workers that one before it had started here."""
+    message = "the agent was restarted, its workers with it"
+    last = Exit(code=-signal.SIGKILL, message=message, agent_restarted=True)
+    return Child(state=ChildState.EXITED, epoch=epoch, last_exit=last)
+
+
 class TrainerRunner:
     """The workers of one epoch. A new epoch is a new runner."""
 
@@ -59,7 +67,8 @@ class TrainerRunner:
         self._set_child(ChildState.STARTING)
         if self._memory.started_epoch() >= assignment.epoch:
             # An epoch is started once: the other ranks will not meet a second time.
-            self._set_child(ChildState.EXITED, Exit(code=-9, message="the agent was restarted, its workers with it"))
+            self._state.child = lost_with_the_agent(assignment.epoch)
+            self._state.notify()
             return
         self._memory.mark_started(assignment.epoch)
         await self._link.start()

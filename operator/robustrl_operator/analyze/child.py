@@ -25,6 +25,9 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
         )
     if pod.uid in view.member_by_uid:
         return _judge_trainer(view, pod, report)
+    if view.current_role(pod) not in (Role.ROLLOUT, Role.MANAGER):
+        # A trainer without a seat. What it says of its workers is of an epoch that is over.
+        return None
     return _judge_supervised(view, pod, report)
 
 
@@ -49,7 +52,11 @@ def _judge_trainer(view: JobView, pod: PodView, report: AgentReport) -> Verdict 
         return Verdict(Health.HANDED_OVER)
     if child.last_exit.peer_lost:
         return Verdict(Health.SUSPECT, Cause.PEER_LOST, f"a worker of {pod.name} lost a peer", Scope.PROCESS)
-    return Verdict(Health.FAILED, Cause.WORKER_EXITED, exit_text(pod.name, child.last_exit), Scope.PROCESS)
+    text = exit_text(pod.name, child.last_exit)
+    if child.last_exit.agent_restarted:
+        why = f" (its container ended: {pod.ended})" if pod.ended else ""
+        return Verdict(Health.FAILED, Cause.AGENT_RESTARTED, text + why, Scope.PROCESS)
+    return Verdict(Health.FAILED, Cause.WORKER_EXITED, text, Scope.PROCESS)
 
 
 def _judge_supervised(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:

@@ -29,6 +29,7 @@ class Cause(StrEnum):
 
     NONE = "None"
     WORKER_EXITED = "WorkerExited"
+    AGENT_RESTARTED = "AgentRestarted"
     ENGINE_EXITED = "EngineExited"
     MANAGER_EXITED = "ManagerExited"
     PEER_LOST = "PeerLost"

@@ -136,7 +136,7 @@ MATRIX: tuple[Row, ...] = (
     Row(K.ENGINE_SLOW, "engine slow for 15 s", incidents=0, seconds=15.0),
     Row(K.MANAGERS, "managers' process killed", (Cause.MANAGER_EXITED,), "5"),
     Row(K.MANAGERS_HANG, "managers' process stopped (SIGSTOP)", (Cause.MANAGER_HUNG,), "5"),
-    Row(K.TRAINER_AGENT, "trainer's agent killed", EXITS, "2", epochs=1, keeps_agent=False),
+    Row(K.TRAINER_AGENT, "trainer's agent killed", (Cause.AGENT_RESTARTED,), "3", epochs=1, keeps_pod=False),
     Row(K.ROLLOUT_AGENT, "rollout's agent killed", (Cause.ENGINE_EXITED,), "1", keeps_agent=False),
     Row(K.MANAGER_AGENT, "managers' agent killed", (Cause.MANAGER_EXITED,), "5", keeps_agent=False),
     Row(K.ROLLOUT_POD, "rollout pod deleted", POD_GONE, "1", keeps_pod=False),

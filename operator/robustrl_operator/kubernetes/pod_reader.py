@@ -45,6 +45,7 @@ def read_pod(pod: Object, taints: Sequence[Object] = ()) -> PodView:
         waiting=waiting,
         message=message or status.get("message") or "",
         container_changed=_container_changed(spec, status),
+        ended=((_agent_container(spec, status).get("lastState") or {}).get("terminated") or {}).get("reason") or "",
         called_back=any(_evicts(taint, spec.get("tolerations") or ()) for taint in taints),
         kept_off=tuple(filter(None, (meta.get("annotations") or {}).get(ANNOTATION_KEPT_OFF, "").split(","))),
         deleting=meta.get("deletionTimestamp") is not None,
@@ -105,10 +106,15 @@ def _containers(status: Object) -> list[Object]:
     return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
 
 
-def _container_changed(spec: Object, status: Object) -> datetime | None:
-    """When the first container, which is the agent's, was started or ended last."""
+def _agent_container(spec: Object, status: Object) -> Object:
+    """The state of the first container, which is the agent's; empty while there is none."""
     name = spec["containers"][0]["name"] if spec.get("containers") else ""
-    mine: Object = next((c for c in status.get("containerStatuses") or [] if c["name"] == name), {})
+    return next((c for c in status.get("containerStatuses") or [] if c["name"] == name), {})
+
+
+def _container_changed(spec: Object, status: Object) -> datetime | None:
+    """When the agent's container was started or ended last."""
+    mine = _agent_container(spec, status)
     states = [*(mine.get("state") or {}).values(), *(mine.get("lastState") or {}).values()]
     times = [state.get(moment) for state in states for moment in ("startedAt", "finishedAt")]
     return max((read_time(time) for time in times if time), default=None)

@@ -50,6 +50,10 @@ def node_lost(view: JobView, name: str) -> JobView:
     return replace(view, nodes={**view.nodes, pod.node: NodeView(pod.node, ready=False)})
 
 
+def unseated(view: JobView, name: str) -> JobView:
+    return with_status(view, members=tuple(m for m in view.status.members if m.pod != name))
+
+
 def node_leaves(view: JobView, name: str) -> JobView:
     (pod,) = [p for p in view.pods if p.name == name]
     return replace(view, nodes={**view.nodes, pod.node: NodeView(pod.node, leaving=True)})
@@ -100,6 +104,7 @@ UNKILLABLE_PROCESS = Complaint(reason="ProcessUnkillable", message="process 7 do
 COMPLAINT = Complaint(reason="VolumeUnusable", message="/storage cannot be written")
 RUNNING = Child(state=ChildState.RUNNING, epoch=1)
 FIVE = exited(restarts=5)
+RESTARTED = Child(state=ChildState.EXITED, epoch=1, last_exit=Exit(code=-9, agent_restarted=True))
 HANDED_OVER = Child(state=ChildState.EXITED, epoch=1, last_exit=Exit(code=76, handed_over=True))
 
 
@@ -121,6 +126,8 @@ TABLE = [
     # The agent saw it.
     ("worker exits", TRAINER, says(exited(1)), "Failed", "WorkerExited", "Process", False),
     ("worker is killed", TRAINER, says(exited(-9)), "Failed", "WorkerExited", "Process", False),
+    ("agent was restarted", TRAINER, says(RESTARTED), "Failed", "AgentRestarted", "Process", False),
+    ("worker of a trainer without a seat", TRAINER, both(says(exited(1)), unseated), "Healthy", "None", None, False),
     ("worker of an older epoch", TRAINER, says(exited(1, epoch=0)), "Healthy", "None", None, False),
     ("script ends well", TRAINER, says(exited(0)), "Finished", "None", None, False),
     ("agent cannot go on", TRAINER, both(says(complaint=COMPLAINT), worked_never), "Failed", "BadConfiguration", "Pod",
@@ -323,3 +330,14 @@ def test_nobody_is_given_up_where_nobody_can_report() -> None:
     """It is the way to this operator that is closed, and all of them answer its probes."""
     view = cut_off(others_since=900, others_ago=4)(VIEW, TRAINER)
     assert not analyze(view)[f"uid-{TRAINER}"].failed
+
+
+def test_an_agent_that_was_restarted_says_how_its_container_ended() -> None:
+    view = with_pod(saying(VIEW, TRAINER, RESTARTED), TRAINER, ended="OOMKilled")
+    assert analyze(view)[f"uid-{TRAINER}"].evidence.endswith("(its container ended: OOMKilled)")
+
+
+def test_an_agent_that_was_restarted_is_found_before_the_peer_that_lost_it_is_blamed() -> None:
+    view = saying(VIEW, TRAINER, RESTARTED)
+    view = saying(view, "j-trainer-2", exited(75, peer_lost=True), ago=1.5)
+    assert [uid for uid, verdict in analyze(view).items() if verdict.failed] == [f"uid-{TRAINER}"]

@@ -47,6 +47,12 @@ def test_when_the_container_of_the_agent_changed(status: dict[str, Any], second:
 @pytest.mark.parametrize("containers", [(), ({"name": "main"},), ({"name": "main", "state": BACK_OFF},)])
 def test_a_container_that_never_started(containers: tuple[dict[str, Any], ...]) -> None:
     assert read_pod(pod(*containers)).container_changed is None
+    assert read_pod(pod(*containers)).ended == ""
+
+
+def test_why_the_container_of_the_agent_ended_the_last_time() -> None:
+    dead = {"terminated": {**DEAD["terminated"], "reason": "OOMKilled"}}
+    assert read_pod(pod({"name": "main", "state": RUNS_AGAIN, "lastState": dead})).ended == "OOMKilled"
 
 
 @pytest.mark.parametrize("nodes", [(), ("n2",), ("n2", "n7")])

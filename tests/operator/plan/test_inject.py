@@ -163,7 +163,7 @@ def started() -> World:
     ("kind", "epoch", "cause"),
     [
         ("worker", 2, "WorkerExited"),
-        ("trainer-agent", 2, "WorkerExited"),
+        ("trainer-agent", 2, "AgentRestarted"),
         ("trainer-pod", 2, "PodLeaving"),
         ("trainer", 2, "HeartbeatLost"),
         ("engine", 1, "EngineExited"),

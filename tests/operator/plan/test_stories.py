@@ -413,12 +413,36 @@ def test_one_lost_its_peer_and_the_other_goes_on() -> None:
 
 
 def test_agent_restarted_in_place_restarts_the_epoch_once() -> None:
-    world = started()
+    world = started(World(job(rollout={"minReplicas": 4})))
     world.restart_agent(world.members()[0])
     world.training(epoch=2)
     world.run(5)
     assert world.status.epoch == 2
     assert len(world.did(CreatePod)) == 7
+
+
+def test_a_trainer_whose_agent_was_restarted_gives_its_seat_to_a_standby_and_its_checkpoints_to_it() -> None:
+    world = started(World(job(steps=1000)))
+    cold, other = world.members()
+    world.restart_agent(cold)
+    world.until(lambda w: w.status.epoch == 2)
+    assert world.members() == ["j-rollout-3", other]
+    assert not world.did(DeletePod), "the one that takes its place may want its checkpoint"
+    world.training(epoch=2).run(30)
+    assert world.members() == ["j-rollout-3", other]
+    assert [action.name for action in world.did(DeletePod)] == [cold]
+    assert len(world.did(CreatePod)) == 8
+    (incident,) = world.incidents()
+    assert (incident.cause, incident.scope, incident.replacement) == ("AgentRestarted", "Pod", "j-rollout-3")
+
+
+def test_agents_of_trainers_that_are_restarted_again_and_again_cost_one_pod() -> None:
+    world = started()
+    for epoch in (1, 2):
+        world.until(lambda w, epoch=epoch: w.has_started(w.members()[0], epoch))
+        world.restart_agent(world.members()[0])
+    world.until(lambda w: w.status.epoch == 3)
+    assert world.members()[0] == "j-rollout-3", "the second restart is in place"
 
 
 def test_fault_inside_a_recovery_prolongs_it() -> None:

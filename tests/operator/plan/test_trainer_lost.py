@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from tests.operator.build import NOW, SECOND, draft, failed, job, running_job, saying, with_pod, with_status
 
-from robustrl_api.status import RLJobStatus
+from robustrl_api.status import RecoveryStatus, RLJobStatus, Scope
 from robustrl_operator.analyze import Cause, Health, Verdict
 from robustrl_operator.plan.rules import trainer_lost
 from robustrl_operator.view import JobView
 
 LOST = failed("Node", "NodeLost")
 STARTING = Verdict(Health.STARTING)
+COLD = failed(cause="AgentRestarted")
 SUSPECT = Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST)
 
 
@@ -39,12 +40,38 @@ def seats(view: JobView, verdicts: dict[str, Verdict]) -> list[str]:
         pytest.param({"mode": "Sync", "maxStaleness": 0}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="Sync"),
         pytest.param({"recovery": {"standby": {"mode": "Off"}}}, {"j-trainer-1": LOST}, ["", "j-trainer-2"], id="Off"),
         pytest.param({}, {"j-trainer-1": failed()}, ["j-trainer-1", "j-trainer-2"], id="process only: rule 2"),
+        pytest.param({}, {"j-trainer-1": COLD}, ["j-rollout-3", "j-trainer-2"], id="its agent was restarted"),
+        pytest.param({}, {"j-trainer-1": COLD, "j-trainer-2": LOST}, ["j-rollout-3", "j-rollout-4"], id="and one lost"),
+        pytest.param({"rollout": {"minReplicas": 3}}, {"j-trainer-1": COLD, "j-trainer-2": LOST},
+                     ["j-trainer-1", "j-rollout-3"], id="one to spare: for the lost one"),
+        pytest.param({"recovery": {"standby": {"reserve": 0}}}, {"j-trainer-1": COLD}, ["j-trainer-1", "j-trainer-2"],
+                     id="none that is loaded: no faster than in place"),
         pytest.param({"recovery": {"strategy": "WholeJob"}}, {"j-trainer-1": LOST}, ["j-trainer-1", "j-trainer-2"],
                      id="WholeJob has its own rule"),
     ],
 )  # fmt: skip
 def test_who_takes_the_seat(patch: dict[str, Any], verdicts: dict[str, Verdict], wanted: list[str]) -> None:
     assert seats(running_job(job(**patch)), verdicts) == wanted
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"recovery": RecoveryStatus(cause="c", scope=Scope.POD, detected_time="t")}, id="a second time"),
+        pytest.param({"base_step": 5}, id="in the first step"),
+    ],
+)
+def test_an_agent_that_may_die_of_the_script_costs_no_other_pod(status: dict[str, Any]) -> None:
+    view = with_status(running_job(), **status)
+    assert seats(view, {"j-trainer-1": COLD}) == ["j-trainer-1", "j-trainer-2"]
+
+
+def test_a_seat_that_is_given_up_is_a_fault_of_the_pod() -> None:
+    """It is no sign that the script is at fault, and no reason to wait before the next restart."""
+    after = trainer_lost.apply(draft(running_job(), {"j-trainer-1": COLD}))
+    recovery = after.status.recovery
+    assert recovery
+    assert (recovery.scope, recovery.process_faults, after.status.unstable_restarts) == ("Pod", 0, 0)
 
 
 def test_of_those_that_stand_by_an_admitted_one_is_promoted_first() -> None:

@@ -36,6 +36,10 @@ def obey(world: World, p: SimPod) -> None:
         strike(world, p, agent, wanted.strike)
 
 
+AGENT_RESTARTED = Exit(code=-9, message="the agent was restarted", agent_restarted=True)
+"""What an agent says with its first report of workers that one before it had started."""
+
+
 def strike(world: World, p: SimPod, agent: SimAgent, strike: Strike) -> None:
     """The pod's memory remembers it, also for the agent that comes after this one."""
     world.strikes.append((p.view.name, strike))
@@ -53,7 +57,7 @@ def obey_as_trainer(world: World, agent: SimAgent, wanted: Assignment) -> None:
     if agent.role is not Role.TRAINER or agent.child.epoch != wanted.epoch:
         agent.child, agent.rank = Child(epoch=wanted.epoch), wanted.rank
         if agent.started_epoch >= wanted.epoch:
-            set_child(world, agent, ChildState.EXITED, Exit(code=-9, message="the agent was restarted"))
+            set_child(world, agent, ChildState.EXITED, AGENT_RESTARTED)
         else:
             set_child(world, agent, ChildState.STARTING)
             agent.started_epoch = wanted.epoch

@@ -14,14 +14,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.operator.build import NOW, SECOND, job, merge
-from tests.operator.world.agents import obey, set_child
+from tests.operator.world.agents import AGENT_RESTARTED, obey, set_child
 from tests.operator.world.cluster import containers, delete, move_pods
 from tests.operator.world.control import deliver_reports, reconcile
 from tests.operator.world.invariants import check
 from tests.operator.world.machines import Operator, SimAgent, SimNode, SimPod
 from tests.operator.world.training import train
 
-from robustrl_api.control import ChildState, Exit, Strike
+from robustrl_api.control import Child, ChildState, Exit, Strike
 from robustrl_api.names import Role
 from robustrl_api.node import PodReading, Source, Xid, XidSeverity
 from robustrl_api.spec import RLJobSpec
@@ -180,12 +180,19 @@ class World:
             restarts = agent.child.restarts + (agent.role is not Role.TRAINER)
             set_child(self, agent, ChildState.EXITED, Exit(code=code, message=message, peer_lost=peer_lost), restarts)
 
+    def has_started(self, name: str, epoch: int) -> bool:
+        """Whether a pod's agent has started the workers of an epoch."""
+        agent = self.pod(name).agent
+        return agent is not None and agent.started_epoch == epoch
+
     def restart_agent(self, name: str) -> None:
         """The agent dies; its container is restarted in place and what is in the pod's memory stays."""
         old = self.pod(name).agent
         assert old is not None
+        epoch = old.started_epoch
+        child = Child(state=ChildState.EXITED, epoch=epoch, last_exit=AGENT_RESTARTED) if epoch else Child()
         self.pod(name).agent = SimAgent(
-            next(self.serial), self.pod(name).view.origin, started_epoch=old.started_epoch, struck=old.struck
+            next(self.serial), self.pod(name).view.origin, child=child, started_epoch=epoch, struck=old.struck
         )
 
     def delete_pod(self, name: str) -> None:
