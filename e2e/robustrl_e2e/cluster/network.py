@@ -63,15 +63,16 @@ def link_is_up(machine: Machine) -> bool:
 
 
 def limit_rate(machine: Machine, megabits: int | None) -> None:
-    """Hold the machine's traffic in each direction to a rate; None lifts the limit."""
+    """Hold the machine's traffic in each direction to a rate; None lifts the limit, if there is one."""
     ends = (["tc"], machine.veth), (["nsenter", f"--net=/run/netns/{machine.netns}", "tc"], "eth0")
     for tc, device in ends:
-        run(*tc, "qdisc", "delete" if megabits is None else "replace", "dev", device, "root", *_bucket(megabits))
+        if megabits is not None:
+            run(*tc, "qdisc", "replace", "dev", device, "root", *_bucket(megabits))
+        elif " tbf " in run(*tc, "qdisc", "show", "dev", device, "root"):
+            run(*tc, "qdisc", "delete", "dev", device, "root")
 
 
-def _bucket(megabits: int | None) -> tuple[str, ...]:
-    if megabits is None:
-        return ()
+def _bucket(megabits: int) -> tuple[str, ...]:
     # A bucket smaller than one segment offloaded by the sender (64 KiB) would drop it for ever.
     return ("tbf", "rate", f"{megabits}mbit", "burst", str(max(262144, megabits * 1250)), "latency", "200ms")
 
