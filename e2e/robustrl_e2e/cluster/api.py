@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import tempfile
@@ -73,9 +74,12 @@ class Api:
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._tls)
         )
-        with opener.open(request, timeout=self._timeout) as response:
-            content: bytes = response.read()
-            return content
+        try:
+            with opener.open(request, timeout=self._timeout) as response:
+                content: bytes = response.read()
+                return content
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"the API server's answer is cut off: {error!r}") from error
 
     def _load_client_certificate(self, user: dict[str, str]) -> None:
         """The ssl module reads certificates from files only."""
