@@ -1,3 +1,4 @@
+import re
 import time
 from pathlib import Path
 
@@ -31,6 +32,37 @@ def test_a_record_that_was_cut_off_is_no_cluster(content: str) -> None:
 def test_a_command_on_no_cluster_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["status", "--name", "none"]) == 1
     assert "up --name none" in capsys.readouterr().err
+
+
+def test_what_is_recorded_survives_a_writer_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    state.save(Cluster("x", 3))
+
+    def half(path: Path, text: str) -> None:
+        path.write_bytes(text[: len(text) // 2].encode())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(KeyboardInterrupt):
+        state.save(Cluster("x", 5))
+    assert state.require("x").nodes == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted: `up` again goes on"),
+        (OSError(28, "No space left on device", "/somewhere"), 1, "error: .*No space left on device: '/somewhere'"),
+    ],
+)
+def test_what_ends_a_command_early_is_told_in_a_sentence(
+    error: BaseException, status: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli.lifecycle, "up", fails)
+    assert cli.main(["up"]) == status
+    assert re.match(words, capsys.readouterr().err)
 
 
 def test_the_lock_of_one_cluster_does_not_hold_another_s() -> None:

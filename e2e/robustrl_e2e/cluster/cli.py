@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,14 +14,21 @@ from .api import Api, describe, node_is_ready
 from .errors import ClusterError
 from .layout import Cluster
 
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status, as shells have it."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         _COMMANDS[options.command](options)
-    except (ClusterError, ValueError) as error:
+    except (ClusterError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        remedy = ": `up` again goes on from what there is, `down` removes it" if options.command == "up" else ""
+        print(f"interrupted{remedy}", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 

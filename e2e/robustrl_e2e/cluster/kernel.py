@@ -30,7 +30,7 @@ def prepare() -> None:
     """Save the settings unless another cluster did, then make room for many kubelets."""
     with state.locked("_kernel"):
         if not _saved().exists():
-            _saved().write_text(json.dumps(_before()))
+            state.write_whole(_saved(), json.dumps(_before()))
         instances = _path("fs/inotify/max_user_instances")
         if int(instances.read_text()) < MIN_INOTIFY_INSTANCES:
             instances.write_text(str(MIN_INOTIFY_INSTANCES))

@@ -153,7 +153,8 @@ def find(machine: Machine, program: str) -> Identity | None:
             executable = os.readlink(f"/proc/{pid}/exe")
         except OSError:
             continue
-        if Path(executable).name == program:
+        # The file of a program that runs may have been replaced, as by an upgrade of its package.
+        if Path(executable).name.removesuffix(" (deleted)") == program:
             return identify(pid)
     return None
 

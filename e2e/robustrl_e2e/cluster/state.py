@@ -40,7 +40,14 @@ def kubeconfig(cluster: str) -> Path:
 
 def save(cluster: Cluster) -> None:
     folder(cluster.name).mkdir(parents=True, exist_ok=True)
-    _record(cluster.name).write_text(json.dumps(asdict(cluster)))
+    write_whole(_record(cluster.name), json.dumps(asdict(cluster)))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all, whenever this process is killed."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text)
+    fresh.replace(path)
 
 
 def load(name: str) -> Cluster | None:
