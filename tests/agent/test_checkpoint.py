@@ -105,6 +105,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "file missing": lambda path: (path / "rng").unlink(),
     "manifest missing": lambda path: (path / MANIFEST).unlink(),
     "manifest garbled": lambda path: (path / MANIFEST).write_text("{"),
+    "manifest no text": lambda path: (path / MANIFEST).write_bytes(b'[["\xff", 1, "00"]]'),
+    "manifest of endless files": lambda path: (path / MANIFEST).write_text('[["a", 1e999, "00"]]'),
+    "file that cannot be read": lambda path: ((path / "rng").unlink(), (path / "rng").mkdir()),
     "manifest of another": lambda path: (path / MANIFEST).write_text(Manifest(()).to_json()),
 }
 
@@ -163,6 +166,16 @@ def test_newest_are_kept_by_step_and_the_committed_one_always(memory: Shelf) -> 
     assert memory.versions() == [Version(1, 6), Version(2, 7), Version(1, 9)]
 
 
+def test_steps_that_were_undone_take_no_good_checkpoints_place(storage: Shelf) -> None:
+    """All copies of steps 8 to 10 were bad, and a new epoch went on from step 7."""
+    for version in (Version(1, 6), Version(1, 7), Version(1, 8), Version(1, 9), Version(1, 10)):
+        made(storage, version)
+    for version in (Version(2, 8), Version(2, 9)):
+        made(storage, version)
+        storage.prune(version)
+    assert storage.versions() == [Version(1, 7), Version(2, 8), Version(2, 9)]
+
+
 def test_what_is_no_version_is_left_alone(memory: Shelf) -> None:
     made(memory)
     (memory.root / "lost+found").mkdir()
@@ -192,6 +205,32 @@ async def test_damaged_copy_is_skipped_and_a_peers_taken(memory: Shelf, tmp_path
     found = await obtain(Wanted(V, frozenset({root}), 0), memory, None, [await serve(other)])
     assert content(found.path) == b"weights"
     assert found == Found(memory.folder(V, 0), "peer", "peer-0"), "it is in memory from now on"
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+async def test_whatever_the_damage_another_copy_is_taken(memory: Shelf, storage: Shelf, name: str) -> None:
+    root = made(memory)
+    made(storage)
+    DAMAGES[name](memory.folder(V, 0))
+    found = await obtain(Wanted(V, frozenset({root}), 0), memory, storage, [])
+    assert found == Found(storage.folder(V, 0), "storage")
+
+
+async def test_a_copy_taken_off_the_shelf_while_it_is_read_is_no_copy(
+    memory: Shelf, storage: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = made(memory)
+    made(storage)
+    digest_of = folders.file_digest
+
+    def late(path: Path) -> str:
+        if path.is_relative_to(memory.root):
+            shutil.rmtree(memory.root)
+        return digest_of(path)
+
+    monkeypatch.setattr(folders, "file_digest", late)
+    found = await obtain(Wanted(V, frozenset({root}), 0), memory, storage, [])
+    assert found.place == "storage"
 
 
 async def test_peer_with_a_damaged_copy_is_left_for_the_next(memory: Shelf, tmp_path: Path, serve: Serve) -> None:

@@ -55,7 +55,7 @@ class Manifest:
             return cls(
                 tuple(FileEntry(_plain(name), int(size), str(digest)) for name, size, digest in json.loads(text))
             )
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise BadCopy(f"unreadable manifest: {error}") from error
 
 
@@ -93,7 +93,7 @@ def read_manifest(folder: Path) -> Manifest:
         BadCopy: there is none, or it cannot be read.
     """
     try:
-        return Manifest.from_json((folder / MANIFEST).read_text())
+        return Manifest.from_json((folder / MANIFEST).read_text(errors="replace"))
     except OSError as error:
         raise BadCopy(f"{folder} has no readable manifest: {error.strerror}") from error
 
@@ -102,15 +102,19 @@ def verify(folder: Path, roots: frozenset[str]) -> Manifest:
     """Check every byte of a folder against one of `roots`.
 
     Raises:
-        BadCopy: it is not one of those checkpoints, or a file of it is damaged.
+        BadCopy: it is not one of those checkpoints, or a file of it is damaged or cannot be read.
     """
     manifest = read_manifest(folder)
     if manifest.root not in roots:
         raise BadCopy(f"{folder} holds another checkpoint than the one committed")
     for entry in manifest.files:
         path = folder / entry.name
-        if not path.is_file() or file_digest(path) != entry.digest:
-            raise BadCopy(f"{path} is damaged or missing")
+        try:
+            digest = file_digest(path)
+        except OSError as error:
+            raise BadCopy(f"{path} is damaged or missing: {error.strerror}") from error
+        if digest != entry.digest:
+            raise BadCopy(f"{path} is damaged")
     return manifest
 
 

@@ -48,7 +48,14 @@ class Shelf:
             self._pinned[version] -= 1
 
     def prune(self, protect: Version) -> None:
-        """Remove all but the newest `keep` checkpoints; `protect`, the newest committed one, always stays."""
-        for version in self.versions()[: -self._keep or None]:
+        """Remove all but the newest `keep` checkpoints; `protect`, the newest committed one, always stays.
+
+        What an older epoch made of the same steps or later ones is over, and takes no good checkpoint's place: those
+        steps were undone, or never committed.
+        """
+        here = self.versions()
+        over = [version for version in here if version.epoch < protect.epoch and version.step >= protect.step]
+        alive = [version for version in here if version not in over]
+        for version in (*over, *alive[: -self._keep or None]):
             if version != protect and not self._pinned[version]:
                 shutil.rmtree(self.root / str(version), ignore_errors=True)
