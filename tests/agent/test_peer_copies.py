@@ -130,6 +130,27 @@ async def test_a_new_keeper_gets_the_newest_checkpoint_at_once(start: Start) -> 
     assert second.memory.versions() == [Version(EPOCH, 7)]
 
 
+async def test_a_keeper_on_a_dead_machine_is_not_waited_for_once_there_is_another(start: Start) -> None:
+    """It took the offer and answers nothing, and nobody closes its connections."""
+    owner, second = await start("owner"), await start("second")
+    asked = asyncio.Event()
+
+    async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await asyncio.sleep(60)
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    dead = second.peer.model_copy(update={"pod": "dead", "agent_port": server.sockets[0].getsockname()[1]})
+    owner.pusher.assign(dead, EPOCH, ALL)
+    owner.commit(7)
+    await asked.wait()
+    owner.pusher.assign(second.peer, EPOCH, ALL)
+    await until(lambda: owner.copied)
+    assert second.memory.versions() == [Version(EPOCH, 7)]
+    server.close()
+
+
 async def test_equal_parts_travel_once_and_different_ones_all(start: Start) -> None:
     owner, keeper = await start("owner"), await start("keeper")
     for rank, content in ((0, b"equal"), (1, b"equal"), (2, b"different")):

@@ -40,14 +40,18 @@ class Pusher(Copier):
         self._keeper: Peer | None = None
         self._epoch = 0
         self._ranks = range(0)
+        self._posting: asyncio.Task[str] | None = None
         self.copied: Version | None = None
         """The newest checkpoint that the keeper is known to have."""
 
     def assign(self, keeper: Peer | None, epoch: int, ranks: range) -> None:
-        """Who keeps the copies of these ranks' parts from now on. A new keeper gets the newest checkpoint at once."""
+        """Who keeps the copies of these ranks' parts from now on. A new keeper gets the newest checkpoint at once: the
+        one before may be on a machine that lost its power, which never answers."""
         self._epoch, self._ranks = epoch, ranks
         if keeper != self._keeper:
             self._keeper, self.copied = keeper, None
+            if self._posting is not None:
+                self._posting.cancel()
             self._wake()
 
     @property
@@ -76,7 +80,7 @@ class Pusher(Copier):
             parts = self._parts(version)
             if not parts:
                 return True
-            problem = await self._post(keeper, version, parts)
+            problem = await self._answer(asyncio.create_task(self._post(keeper, version, parts)))
         if problem:
             log.warning("%s keeps no copy of checkpoint %s: %s", keeper.pod, version, problem)
             return False
@@ -101,8 +105,17 @@ class Pusher(Copier):
                 log.warning("a copy in memory is not offered to a peer: %s", error)
         return {name: root for root, name in folders.items()}
 
-    async def _post(self, keeper: Peer, version: Version, parts: dict[str, str]) -> str:
+    async def _answer(self, posting: asyncio.Task[str]) -> str:
         """Nothing, or why the keeper does not have it now."""
+        self._posting = posting
+        try:
+            await asyncio.wait({posting})
+        finally:
+            posting.cancel()
+            self._posting = None
+        return "another pod keeps the copies now" if posting.cancelled() else posting.result()
+
+    async def _post(self, keeper: Peer, version: Version, parts: dict[str, str]) -> str:
         offer = Offer(pod=self._pod, epoch=self._epoch, version=str(version), parts=parts)
         timeout = aiohttp.ClientTimeout(total=COPY_SECONDS, connect=CONNECT_SECONDS)
         url = f"http://{keeper.address}:{keeper.agent_port}{ADDRESS}"
