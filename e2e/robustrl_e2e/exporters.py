@@ -14,13 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from robustrl_api.names import Role
 from robustrl_e2e import cluster, stack
+from robustrl_e2e.cluster.progress import START_SECONDS
 from robustrl_e2e.cluster_job import ClusterJob
 from robustrl_e2e.fake_exporter import IDLE, STUCK, WORKING, XID, Gpu, render
 from robustrl_operator.faults.kind import Means
 
 SHOWN = {Means.STICK_EXPORTERS: STUCK, Means.FALSIFY_EXPORTERS: IDLE}
 OFF_THE_BUS = 79
-READ_SECONDS = 60.0
 
 
 class Exporters:
@@ -46,10 +46,11 @@ class Exporters:
         self._broken.clear()
 
     def page(self, address: str) -> str | None:
-        """What a node's exporter shows; None where it does not answer."""
-        if self._silent:
+        """What a node's exporter shows; None where it does not answer, or there is no such node."""
+        running = self._job.running
+        node = next((name for name in running.node_names if running.worker(name).address == address), None)
+        if self._silent or node is None:
             return None
-        node = next(name for name in self._job.running.node_names if self._job.running.worker(name).address == address)
         here = sorted(pod["name"] for pod in self._job.pods() if pod["node"] == node and pod["role"] != Role.MANAGER)
         gpus = [Gpu(index, ("default", pod), self._shown(pod)) for index, pod in enumerate(here)]
         return render(gpus, host=node)
@@ -64,8 +65,8 @@ def watched(job: ClusterJob) -> Iterator[Exporters]:
     exporters = Exporters(job)
     with _served(exporters, job.running.gateway) as url:
         cluster.load(job.running, cluster.built(stack.IMAGE))
-        stack.install(job.running, "nodeAgent.enabled=true", f"nodeAgent.exporterUrl={url}/$(ROBUSTRL_NODE_IP)")
         try:
+            stack.install(job.running, "nodeAgent.enabled=true", f"nodeAgent.exporterUrl={url}/$(ROBUSTRL_NODE_IP)")
             _until_read(job)
             yield exporters
         finally:
@@ -78,11 +79,17 @@ def _until_read(job: ClusterJob) -> None:
     Raises:
         TimeoutError: it has not, in time.
     """
-    deadline = time.monotonic() + READ_SECONDS
-    while not all(pod["reading"] for pod in job.pods() if pod["role"] != Role.MANAGER):
+    deadline = time.monotonic() + START_SECONDS
+    while missing := _unread(job):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the node agents have not told of every GPU within {READ_SECONDS:.0f} s")
+            raise TimeoutError(f"the node agents have not told of every GPU within {START_SECONDS:.0f} s: {missing}")
         time.sleep(0.5)
+
+
+def _unread(job: ClusterJob) -> str:
+    """Whose GPU the operator has not heard of; it may be away, and nothing known of the job yet."""
+    holders = [pod for pod in job.pods() if pod["role"] != Role.MANAGER]
+    return ", ".join(pod["name"] for pod in holders if not pod["reading"]) if holders else "no pod is known"
 
 
 @contextlib.contextmanager
