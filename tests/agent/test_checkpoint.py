@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from robustrl.checkpoint import archive as archiving
+from robustrl.checkpoint import fetch
 from robustrl.checkpoint import folder as folders
 from robustrl.checkpoint.archive import Archive
 from robustrl.checkpoint.fetch import Found, NoCopy, Wanted, obtain
@@ -281,6 +282,35 @@ async def test_peer_that_talks_nonsense_is_left_for_the_next(
     peers = [bad, (await serve(good)).model_copy(update={"rank": -1})]
     found = await obtain(Wanted(V, frozenset({root}), 0), memory, None, peers)
     assert content(found.path) == b"weights"
+    await runner.cleanup()
+
+
+async def test_peer_that_is_too_slow_is_left_for_the_next_and_told_of(
+    memory: Shelf, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never stalls for long, and would take days: a broken cable, a machine that swaps."""
+    monkeypatch.setattr(fetch, "patience", lambda size_bytes: 0.1, raising=False)
+
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(0.01)
+
+    async def speak_of_parts(_: web.Request) -> web.Response:
+        return web.json_response({"rank-0": "root"})
+
+    app = web.Application()
+    app.router.add_get("/checkpoints/{version}", speak_of_parts)
+    app.router.add_get("/checkpoints/{version}/{rank}/{file}", drip)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", unused_tcp_port).start()
+    slow = Peer(pod="slow", role=Role.TRAINER, address="127.0.0.1", agent_port=unused_tcp_port, rank=0)
+    with pytest.raises(NoCopy, match=r"slow: MANIFEST.json did not come within"):
+        async with asyncio.timeout(10):
+            await obtain(Wanted(V, frozenset({"root"}), 0), memory, None, [slow])
     await runner.cleanup()
 
 

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 2.0
 STALL_SECONDS = 5.0
+SLOWEST_BYTES_PER_SECOND = 1 << 20
+"""Of a file, after `STALL_SECONDS`: a peer that is slower than storage would be is as good as gone."""
 LONGEST_MANIFEST_BYTES = 16 << 20
 
 
@@ -96,7 +98,7 @@ async def _from_peers(wanted: Wanted, memory: Shelf, peers: Sequence[Peer], prob
             try:
                 return Found(await _fetch(calls, wanted, memory, peer), "peer", peer.pod)
             except (aiohttp.ClientError, TimeoutError, BadCopy, OSError, ValueError) as error:
-                problems.append(f"{peer.pod}: {error or type(error).__name__}")
+                problems.append(f"{peer.pod}: {str(error) or type(error).__name__}")
     return None
 
 
@@ -115,7 +117,7 @@ async def _fetch(calls: aiohttp.ClientSession, wanted: Wanted, memory: Shelf, pe
 
 
 def session() -> aiohttp.ClientSession:
-    """For calls to other agents: a peer that is gone or stalls costs seconds, a large file as long as it comes."""
+    """For calls to other agents: a peer that is gone or stalls costs seconds."""
     timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=STALL_SECONDS)
     return aiohttp.ClientSession(timeout=timeout)
 
@@ -146,6 +148,20 @@ async def download(
 
 
 async def _file(calls: aiohttp.ClientSession, url: str, path: Path, most_bytes: int) -> None:
+    seconds = patience(most_bytes)
+    try:
+        async with asyncio.timeout(seconds):
+            await _take(calls, url, path, most_bytes)
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or f"{path.name} did not come within {seconds:.0f} s") from error
+
+
+def patience(size_bytes: int) -> float:
+    """Seconds that a file of this size may take."""
+    return STALL_SECONDS + size_bytes / SLOWEST_BYTES_PER_SECOND
+
+
+async def _take(calls: aiohttp.ClientSession, url: str, path: Path, most_bytes: int) -> None:
     async with calls.get(url) as response:
         response.raise_for_status()
         with path.open("wb") as stream:

@@ -76,5 +76,5 @@ class Keeping:
             async with fetch.session() as session:
                 await fetch.download(session, peer, version, part, frozenset({root}), target)
         except (aiohttp.ClientError, TimeoutError, BadCopy, OSError) as error:
-            raise Declined(f"{part} of {version} could not be fetched: {error or type(error).__name__}") from error
+            raise Declined(f"{part} of {version} could not be fetched: {str(error) or type(error).__name__}") from error
         log.info("keeping a copy of %s's checkpoint %s (%s)", peer.pod, version, part)
