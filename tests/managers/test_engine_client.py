@@ -74,6 +74,34 @@ async def test_what_an_ill_engine_says_is_told_in_short():
     assert len(str(failed.value)) < 500
 
 
+class Silent(aiohttp.ClientError):
+    """Many of the HTTP client's errors have no text."""
+
+
+async def test_a_failure_without_words_is_told_by_its_name(monkeypatch):
+    async def fails(*_):
+        raise Silent
+
+    monkeypatch.setattr(HttpEngineClient, "_post", fails)
+    with pytest.raises(EngineFailure, match="http://e: Silent"):
+        await HttpEngineClient(None).generate("http://e", TurnRequest("r", [1], {}), 1.0)
+
+
+@pytest.mark.parametrize("status", [413, 422])
+async def test_a_request_that_every_engine_would_refuse_condemns_none(status):
+    """Too long, or with a parameter that engines of its kind do not know: each in turn was put into quarantine."""
+    with pytest.raises(RequestRejected, match="no such parameter"):
+        await ask(says({"detail": "no such parameter"}, status))
+
+
+async def test_a_refusal_in_plain_text_is_one_all_the_same():
+    async def refuses(request: web.Request) -> web.Response:
+        return web.Response(status=413, text="Maximum request body size 1048576 exceeded")
+
+    with pytest.raises(RequestRejected, match="Maximum request body size"):
+        await ask(refuses)
+
+
 async def test_a_refused_request_is_not_the_engine_s_failure():
     with pytest.raises(RequestRejected, match="too long"):
         await ask(says({"error": {"message": "too long"}}, 400))

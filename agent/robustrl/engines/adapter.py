@@ -167,7 +167,7 @@ class EngineAdapter:
         except TimeoutError as error:
             raise EngineError(f"{self._url}{path}: no answer within {timeout:g} s") from error
         except (aiohttp.ClientError, ValueError) as error:  # a connection that ends, or bytes that are no text
-            raise EngineError(f"{self._url}{path}: {error or type(error).__name__}") from error
+            raise EngineError(f"{self._url}{path}: {str(error) or type(error).__name__}") from error
 
 
 def _totals(exposition: str) -> dict[str, float]:

@@ -14,7 +14,7 @@ class EngineFailure(Exception):
 
 
 class RequestRejected(Exception):
-    """The engine says that the request itself is wrong (HTTP 400): no other engine would take it."""
+    """The engine says that the request itself is wrong (as by HTTP 400): no other engine would take it."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class EngineAnswer:
     text: str = ""
 
 
+REJECTIONS = frozenset({400, 413, 422})
+"""Not valid, too long, not as the surface has it. Other statuses say nothing of the request."""
 MAX_REFUSAL_BYTES = 300
 """Of an answer that is no answer; it goes into a log line."""
 
@@ -65,9 +67,9 @@ class HttpEngineClient:
         except TimeoutError as error:
             raise EngineFailure(f"{url}: no answer within {timeout_seconds:g} s") from error
         except (aiohttp.ClientError, ValueError) as error:
-            raise EngineFailure(f"{url}: {error or type(error).__name__}") from error
-        if status == 400:
-            raise RequestRejected(str(answer))
+            raise EngineFailure(f"{url}: {str(error) or type(error).__name__}") from error
+        if status in REJECTIONS:
+            raise RequestRejected(f"HTTP {status}: {answer}")
         if status != 200:
             raise EngineFailure(f"{url}: HTTP {status}: {answer}")
         return _parse(url, answer)
@@ -75,7 +77,7 @@ class HttpEngineClient:
     async def _post(self, url: str, body: dict[str, Any], timeout_seconds: float) -> tuple[int, Any]:
         limit = aiohttp.ClientTimeout(total=timeout_seconds)
         async with self._session.post(url, json=body, timeout=limit) as response:
-            if response.status in (200, 400):
+            if response.status == 200:
                 return response.status, await response.json()
             # An engine that dies mid-way may answer 5xx with any content.
             return response.status, (await response.content.read(MAX_REFUSAL_BYTES)).decode(errors="replace")

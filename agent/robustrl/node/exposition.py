@@ -125,7 +125,7 @@ def _samples(text: str) -> Iterable[Sample]:
     try:
         return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     except Exception as error:
-        raise BadExposition(f"not the text of an exporter: {error or type(error).__name__}"[:300]) from error
+        raise BadExposition(f"not the text of an exporter: {str(error) or type(error).__name__}"[:300]) from error
 
 
 def _gather(page: _Gathered, sample: Sample) -> None:

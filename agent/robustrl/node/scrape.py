@@ -41,7 +41,7 @@ async def scrape(session: aiohttp.ClientSession, url: str) -> Page:
     except aiohttp.ClientConnectorError as error:
         raise ExporterGone(f"{url}: {error}") from error
     except (aiohttp.ClientError, ValueError) as error:
-        raise ScrapeFailed(f"{url}: {error or type(error).__name__}") from error
+        raise ScrapeFailed(f"{url}: {str(error) or type(error).__name__}") from error
 
 
 async def _fetch(session: aiohttp.ClientSession, url: str) -> str:
