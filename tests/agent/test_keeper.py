@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.agent.test_processes import gone
 
+from robustrl.supervisor import keeper as keeping
 from robustrl.supervisor import process
 from robustrl.supervisor.keeper import Keeper
 from robustrl.supervisor.memory import PodMemory
@@ -86,3 +89,51 @@ async def test_a_process_that_a_kill_does_not_end_is_complained_of(
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await keeper.stop()
+
+
+async def test_what_a_process_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    """The front of an engine dies, and what works behind it would keep the port and the GPU from the next one."""
+    left, second = [], asyncio.Event()
+
+    async def launch() -> Supervised:
+        if left:
+            second.set()
+            return await start_cold(["sleep", "60"], {})
+        child = await start_cold(["sh", "-c", "sleep 60 & echo $! >&2; exit 3"], os.environ)
+        while not child.last_lines:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        left.append(int(child.last_lines[0]))
+        return child
+
+    keeper, _ = make_keeper(tmp_path, launch, asyncio.Event().wait)  # type: ignore[arg-type]
+    running = asyncio.create_task(keeper.run())
+    async with asyncio.timeout(10):
+        await second.wait()
+        while not gone(left[0]):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await keeper.stop()
+
+
+async def test_a_process_that_never_starts_is_tried_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a thousand tries the delay was too large a number, and the agent ended."""
+    tries, enough = 0, asyncio.Event()
+
+    async def launch() -> Supervised:
+        nonlocal tries
+        tries += 1
+        if tries > 1200:
+            enough.set()
+            await asyncio.Event().wait()
+        raise OSError("no such program")
+
+    monkeypatch.setattr(keeping, "MAX_RESTART_SECONDS", 0.0)
+    keeper, _ = make_keeper(tmp_path, launch, asyncio.Event().wait)  # type: ignore[arg-type]
+    running = asyncio.create_task(keeper.run())
+    reached = asyncio.create_task(enough.wait())
+    await asyncio.wait({running, reached}, return_when=asyncio.FIRST_COMPLETED)
+    assert enough.is_set()
+    for task in (running, reached):
+        task.cancel()
+    await asyncio.gather(running, reached, return_exceptions=True)

@@ -65,7 +65,8 @@ class Keeper:
             self._set(ChildState.EXITED, exit)
             log.warning("%s exited with status %d after %.1f s", self._name, exit.code, lived)
             if self._restarts > 1:
-                await asyncio.sleep(min(MAX_RESTART_SECONDS, 0.2 * 2**self._restarts) * random.uniform(0.5, 1.0))
+                delay = min(MAX_RESTART_SECONDS, 0.2 * 2 ** min(self._restarts, 10))
+                await asyncio.sleep(delay * random.uniform(0.5, 1.0))
 
     def _tell_of_the_last(self) -> None:
         """A process that died with an agent before this one is a fault like any other, and nobody else saw it."""
@@ -89,6 +90,8 @@ class Keeper:
         finally:
             service.cancel()
             await asyncio.gather(service, return_exceptions=True)
+        # What it started may have outlived it, and holds the port and the devices that the next one needs.
+        self._process.kill()
         requested = self._ending == self.life
         return Exit(code=code, message=self._process.last_words(), life=self.life, requested=requested)
 

@@ -75,8 +75,9 @@ class Supervised:
     pump: asyncio.Task[None] | None = None
 
     def kill(self) -> None:
-        """End it now, with everything it started."""
-        for end in (os.killpg, os.kill):
+        """End it now, with everything it started, which may have outlived it."""
+        # The process ID of one that has ended may be another's by now; its group's is not while somebody is in it.
+        for end in (os.killpg,) if self.ended.done() else (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 end(self.pid, signal.SIGKILL)
 
@@ -137,7 +138,7 @@ async def start_cold(command: Sequence[str], env: Mapping[str, str]) -> Supervis
         process = await asyncio.create_subprocess_exec(
             *command, env=dict(env), stderr=write_end, start_new_session=True, preexec_fn=die_with_parent
         )
-    except OSError:
+    except BaseException:
         os.close(read_end)
         raise
     finally:
