@@ -52,11 +52,20 @@ def main() -> int:
     unknown = set(arguments.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    rows = list(measured(arguments.parts or list(PARTS), arguments.runs))
-    print("\n" + "\n".join(lines(rows)) + "\n" + machine())
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}, indent=1))
+    rows: list[Row] = []
+    try:
+        rows.extend(measured(arguments.parts or list(PARTS), arguments.runs))
+    finally:
+        # What was measured before a failure, or before somebody had enough, took its time too.
+        tell(rows, arguments.out)
     return 1 if any(row.met is False for row in rows) else 0
+
+
+def tell(rows: list[Row], out: Path) -> None:
+    """Print the table, and write it."""
+    print("\n" + "\n".join(lines(rows)) + "\n" + machine())
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}, indent=1))
 
 
 def measured(parts: list[str], runs: int) -> Iterator[Row]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-PREFIX = f"wb{os.getpid() % 10000}"
+PREFIX = f"wb{os.getpid()}"
+FOLDERS = {"netns": Path("/run/netns"), "link": Path("/sys/class/net")}
 SUBNET = "10.213.77"
 BURST_BYTES = 128 * 1024
 """More than one segment that the kernel hands over at once (64 KiB), and little beside the bytes of a chunk."""
@@ -47,6 +50,7 @@ def why_not() -> str:
 @contextlib.contextmanager
 def machines(count: int, bytes_per_second: float) -> Iterator[list[Machine]]:
     """So many machines, whose NICs carry `bytes_per_second` of TCP's payload each way."""
+    sweep()
     bridge = f"{PREFIX}br"
     made: list[Machine] = []
     try:
@@ -64,6 +68,15 @@ def machines(count: int, bytes_per_second: float) -> Iterator[list[Machine]]:
             _run("ip", "link", "del", f"{PREFIX}v{number}", check=False)
             _run("ip", "netns", "del", machine.namespace, check=False)
         _run("ip", "link", "del", bridge, check=False)
+
+
+def sweep() -> None:
+    """Remove what runs left that were killed: namespaces, cables and bridges named after processes that are gone."""
+    for kind, folder in FOLDERS.items():
+        for name in os.listdir(folder) if folder.exists() else ():
+            owner = re.fullmatch(r"wb(\d+)(n\d+|v\d+|br)", name)
+            if owner and not Path(f"/proc/{owner[1]}").exists():
+                _run("ip", kind, "del", name, check=False)
 
 
 def _plug_in(machine: Machine, port: str, bridge: str, bytes_per_second: float) -> None:

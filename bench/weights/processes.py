@@ -8,11 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+ANSWER_SECONDS = 600.0
+"""Far more than any command takes on a busy machine."""
 
 
 class Process:
@@ -33,9 +36,13 @@ class Process:
 
     def answer(self) -> Any:
         assert self._process.stdout
+        too_long = threading.Timer(ANSWER_SECONDS, self._process.kill)
+        too_long.start()
         line = self._process.stdout.readline()
+        too_long.cancel()
         if not line:
-            raise SystemExit(f"a process of the benchmark ended with {self._process.wait()}; its words are above")
+            how = f"ended with {self._process.wait()}, or was killed since it gave no answer for {ANSWER_SECONDS:.0f} s"
+            raise SystemExit(f"a process of the benchmark {how}; its words are above")
         return json.loads(line)
 
     def ask(self, do: str, **arguments: Any) -> Any:

@@ -62,10 +62,14 @@ def relay(net: Net) -> tuple[float, bool]:
     """The paper's: whole models, from one complete holder at a time, who serves one receiver at a time."""
     waiting = list(range(1, len(net.nodes)))
     free, began, lock = [0], time.monotonic(), threading.Condition()
+    failures: list[BaseException] = []
 
     def hop(receiver: int, source: int) -> None:
-        net.tell_pull(receiver, [source], serve=True)
-        net.pulled(receiver)
+        try:
+            net.tell_pull(receiver, [source], serve=True)
+            net.pulled(receiver)
+        except BaseException as error:  # a thread's SystemExit ends nothing but the thread
+            failures.append(error)
         with lock:
             free.extend((receiver, source))
             lock.notify()
@@ -74,10 +78,14 @@ def relay(net: Net) -> tuple[float, bool]:
     with lock:
         while waiting:
             lock.wait_for(lambda: free)
+            if failures:
+                break
             hops.append(threading.Thread(target=hop, args=(waiting.pop(0), free.pop(0))))
             hops[-1].start()
     for thread in hops:
         thread.join()
+    if failures:
+        raise failures[0]
     seconds = time.monotonic() - began
     return seconds, all(net.check(number) for number in range(1, len(net.nodes)))
 
