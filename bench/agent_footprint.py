@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from robustrl_api.pod_config import POD_CONFIG_ENV, PodConfig
 
 RUNS = 5
 TARGET_MEGABYTES, TARGET_SECONDS = 80, 1.0
-UCX_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 SETTLE_SECONDS = 1.0
 
 
@@ -76,15 +77,14 @@ def measure() -> tuple[float, float, float]:
             **os.environ, POD_CONFIG_ENV: config.model_dump_json(), "ROBUSTRL_POD_NAME": "p",
             "ROBUSTRL_POD_IP": "127.0.0.1",
         }  # fmt: skip
+        log = Path(folder) / "agent.log"
         began = time.perf_counter()
-        agent = subprocess.Popen(
-            [sys.executable, "-m", "robustrl.supervisor.cli", "run"], env=env, stderr=subprocess.DEVNULL
-        )
+        with log.open("w") as words:
+            agent = subprocess.Popen([sys.executable, "-m", "robustrl.supervisor.cli", "run"], env=env, stderr=words)
         try:
-            if not operator.first_report.wait(60):
-                raise SystemExit("the agent did not report within 60 s")
+            await_or_say(agent, log, operator.first_report.is_set, "report")
             seconds = time.perf_counter() - began
-            return seconds, *resident_with_ucx(agent.pid)
+            return seconds, *resident_with_ucx(agent, log)
         finally:
             agent.send_signal(signal.SIGKILL)
             agent.wait()
@@ -92,14 +92,22 @@ def measure() -> tuple[float, float, float]:
             operator.server_close()
 
 
-def resident_with_ucx(pid: int) -> tuple[float, float]:
-    deadline = time.monotonic() + UCX_SECONDS
-    while "libuct" not in Path(f"/proc/{pid}/maps").read_text():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"UCX did not come up within {UCX_SECONDS:.0f} s")
-        time.sleep(0.05)
+def await_or_say(agent: subprocess.Popen[bytes], log: Path, done: Callable[[], bool], what: str) -> None:
+    """Wait until the agent has done something; else end with its last words."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not done():
+        if agent.poll() is not None or time.monotonic() > deadline:
+            how = f"ended with {agent.returncode}" if agent.returncode is not None else f"took {PATIENCE_SECONDS:.0f} s"
+            last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+            raise SystemExit(f"the agent {how} and did not {what}; its last words:\n{last}")
+        time.sleep(0.005)
+
+
+def resident_with_ucx(agent: subprocess.Popen[bytes], log: Path) -> tuple[float, float]:
+    maps = Path(f"/proc/{agent.pid}/maps")
+    await_or_say(agent, log, lambda: "libuct" in maps.read_text(), "load UCX")
     time.sleep(SETTLE_SECONDS)
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    lines = Path(f"/proc/{agent.pid}/status").read_text().splitlines()
     kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("VmRSS:", "RssAnon:"))}
     return kilobytes["VmRSS"] * 1024 / 1e6, kilobytes["RssAnon"] * 1024 / 1e6
 
