@@ -20,6 +20,7 @@ from pathlib import Path
 
 from robustrl_api.spec import Strategy
 from robustrl_e2e import cluster, stack
+from robustrl_e2e.cluster.errors import told
 from robustrl_e2e.cluster_job import ClusterJob, sample
 from robustrl_e2e.exporters import Exporters, watched
 from robustrl_e2e.play import Outcome, play, settled
@@ -169,4 +170,4 @@ def _seconds(seconds: float | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

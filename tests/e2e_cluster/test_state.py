@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from robustrl_e2e.cluster import cli, state, trash
+from robustrl_e2e.cluster import cli, native, state, trash
+from robustrl_e2e.cluster.errors import told
 from robustrl_e2e.cluster.layout import Cluster
 from robustrl_e2e.cluster.preflight import Need
 
@@ -88,3 +89,8 @@ def test_what_is_missing_is_found_by_name_or_path() -> None:
     assert Need("sh", "dash").present
     assert Need("/proc/self/stat", "kernel").present
     assert not Need("no-such-program-at-all", "x").present
+
+
+def test_a_cluster_that_is_too_small_is_told_of_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(lambda: len(native._mend(Cluster("x", 3), 9).node_names)) == 1
+    assert re.match(r"error: .* 3 nodes, and 9 are needed; .* make cluster-down CLUSTER=x", capsys.readouterr().err)

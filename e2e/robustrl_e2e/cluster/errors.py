@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 
 class ClusterError(Exception):
     """What went wrong and what to do about it, readable without a traceback."""
+
+
+def told(command: Callable[[], int]) -> int:
+    """Run a command, and tell what is wrong with the cluster in a sentence. Its exit status."""
+    try:
+        return command()
+    except ClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 def log_tail(log: Path, lines: int = 15) -> str:

@@ -168,8 +168,11 @@ def _claim(name: str, nodes: int) -> Cluster:
 
 
 def _mend(cluster: Cluster, nodes: int) -> Cluster:
-    if nodes != cluster.nodes:
-        raise ClusterError(f"cluster {cluster.name} is running with {cluster.nodes} nodes; take it down first")
+    if nodes > cluster.nodes:
+        raise ClusterError(
+            f"cluster {cluster.name} is running with {cluster.nodes} nodes, and {nodes} are needed; "
+            f"take it down first: make cluster-down CLUSTER={cluster.name}"
+        )
     if server := machine.find(cluster.control_plane, "kube-apiserver"):
         # Who stopped it for a while may have been killed meanwhile.
         server.signal(signal.SIGCONT)

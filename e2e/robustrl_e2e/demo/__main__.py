@@ -15,6 +15,7 @@ from robustrl_api.names import Role
 from robustrl_api.status import ConditionType, RLJobStatus, has_ended, holds
 from robustrl_e2e import cluster, stack
 from robustrl_e2e.cluster import kind
+from robustrl_e2e.cluster.errors import told
 from robustrl_e2e.cluster_job import POLL_SECONDS, ClusterJob, read_ledger, sample
 from robustrl_operator.report import live, summary
 
@@ -102,4 +103,4 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))
