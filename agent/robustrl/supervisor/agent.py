@@ -19,6 +19,7 @@ from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.manager_runner import ManagerRunner
 from robustrl.supervisor.managers_client import ManagersClient
 from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.orphans import reap_orphans
 from robustrl.supervisor.process import adopt_orphans
 from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.rollout_runner import RolloutRunner
@@ -71,6 +72,7 @@ class Agent:
             asyncio.create_task(self._state.broken.wait(), name="broken"),
             asyncio.create_task(self._archive.run(), name="archive"),
             asyncio.create_task(self._pusher.run(), name="copies"),
+            asyncio.create_task(reap_orphans(), name="orphans"),
         ]
         try:
             if self._config.role is not Role.MANAGER:
