@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from . import kind, native, node, state
-from .api import Api
+from .api import Api, describe
 from .layout import Cluster
+from .progress import wait_for
 
 DEFAULT_NAME = "robustrl"
 DEFAULT_NODES = 8
@@ -27,7 +28,16 @@ def down(name: str = DEFAULT_NAME) -> None:
 
 
 def _offer(api: Api, cluster: Cluster) -> None:
-    for name in cluster.node_names:
-        api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {node.POOL_LABEL: cluster.pool(name)}}})
-        if cluster.has_gpu(name):
-            node.offer_gpu(api, name)
+    """Put labels and GPUs on the nodes; kind returns when its control plane is ready, and nodes may come later."""
+    wait_for("labels and GPUs of the nodes", lambda: _missing_offer(api, cluster))
+
+
+def _missing_offer(api: Api, cluster: Cluster) -> str:
+    try:
+        for name in cluster.node_names:
+            api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {node.POOL_LABEL: cluster.pool(name)}}})
+            if cluster.has_gpu(name):
+                node.offer_gpu(api, name)
+    except OSError as error:
+        return describe(error)
+    return ""
