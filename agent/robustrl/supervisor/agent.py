@@ -74,9 +74,11 @@ class Agent:
             asyncio.create_task(self._pusher.run(), name="copies"),
             asyncio.create_task(reap_orphans(), name="orphans"),
         ]
+        beside: list[asyncio.Task[Any]] = []
+        if self._config.role is not Role.MANAGER:
+            # UCX may hang as it comes up, and the pod is to be told to end all the same.
+            beside.append(self._state.own(asyncio.create_task(self._publisher.start(), name="weights")))
         try:
-            if self._config.role is not Role.MANAGER:
-                await self._publisher.start()
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -84,7 +86,7 @@ class Agent:
                 raise RuntimeError("a part of the agent has failed")
             await self._take_leave()
         finally:
-            await self._close(tasks)
+            await self._close([*tasks, *beside])
 
     async def _start(self) -> None:
         adopt_orphans()

@@ -8,6 +8,7 @@ import ctypes
 import logging
 import os
 import sys
+from typing import NoReturn
 
 _M_ARENA_MAX = -8
 # One heap is enough for a process with one busy thread; glibc would give each of UCX's threads its own.
@@ -36,17 +37,21 @@ def main() -> None:
         sys.exit(_usage(f"{error.args[0]} is not set: the operator sets it in the pods that it creates"))
     except ValidationError as error:
         sys.exit(_usage(f"{POD_CONFIG_ENV} does not fit this version of robustrl: {error}"))
+    asyncio.run(_run(config, pod, host))
+
+
+async def _run(config: PodConfig, pod: str, host: str) -> NoReturn:
+    """Exits from within the loop: threads of UCX's, or one that waits for a process or for storage that hangs, would
+    keep an agent that has ended, and with it its container, for ever."""
     try:
-        asyncio.run(_run(config, pod, host))
+        await Agent(config, pod, host).run()
+        status = 0
     except BaseException:
         log.critical("the agent ends: its container is to begin anew", exc_info=True)
-        # Threads of UCX's, or one that waits for a process, would keep a dead agent's container running.
-        logging.shutdown()
-        os._exit(1)
-
-
-async def _run(config: PodConfig, pod: str, host: str) -> None:
-    await Agent(config, pod, host).run()
+        status = 1
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(status)
 
 
 def _usage(message: str) -> int:
