@@ -150,7 +150,9 @@ async def test_operator_away_and_back(channel: Channel) -> None:
     assert taken, "a new operator hears of everybody within a heartbeat or two"
 
 
-async def test_an_answer_that_makes_no_sense_changes_nothing(channel: Channel) -> None:
+@pytest.mark.parametrize("answer", [b'{"role": "king"}', b"no JSON", b"\xff", b"[" * 5000])
+@pytest.mark.parametrize("status", [200, 502])
+async def test_an_answer_that_makes_no_sense_changes_nothing(channel: Channel, answer: bytes, status: int) -> None:
     channel.assign("1")
     await channel.until(lambda: channel.applied)
     await channel.runner.cleanup()
@@ -158,7 +160,7 @@ async def test_an_answer_that_makes_no_sense_changes_nothing(channel: Channel) -
 
     async def nonsense(_request: web.Request) -> web.Response:
         asked.set()
-        return web.Response(text='{"role": "king"}')
+        return web.Response(body=answer, status=status)
 
     app = web.Application()
     app.router.add_post("/v1/report", nonsense)

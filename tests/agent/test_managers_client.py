@@ -48,6 +48,22 @@ async def test_a_refusal_is_an_answer(client: ManagersClient, managers: str) -> 
         await client.call("GET", "/refuse")
 
 
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("answer", [b"[]", b"null", b"hello", b"\xff", b""])
+async def test_what_is_no_answer_of_the_managers_is_none(client: ManagersClient, status: int, answer: bytes) -> None:
+    """Whoever has got the address of managers that are gone answers as he likes."""
+
+    async def speak(_request: web.Request) -> web.Response:
+        return web.Response(body=answer, status=status, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_get("/", speak)
+    async with TestServer(app) as server:
+        client.url = str(server.make_url("")).rstrip("/")
+        with pytest.raises(ManagersAway):
+            await client.call("GET", "/")
+
+
 async def test_a_call_has_a_deadline(client: ManagersClient, managers: str) -> None:
     client.url = managers
     with pytest.raises(ManagersAway):

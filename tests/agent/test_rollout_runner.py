@@ -7,11 +7,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from robustrl.supervisor.cpu_time import process_time
-from robustrl.supervisor.rollout_runner import why_still
+from robustrl.supervisor.memory import PodMemory
+from robustrl.supervisor.rollout_runner import RolloutRunner, why_still
+from robustrl.supervisor.state import PodState
+from robustrl_api.names import Role
+from robustrl_api.pod_config import PodConfig
 
 NO_TOKEN = "no new token while 3 requests run"
 
@@ -63,3 +69,28 @@ def test_an_engine_stopped_behind_its_front_is_seen_while_it_applies_weights() -
 def stopped(pid: int) -> bool:
     used = process_time(pid)
     return used is not None and used.stopped
+
+
+class Managers:
+    """Whoever has got the address of managers that are gone."""
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    async def call(self, *_: object, **__: object) -> object:
+        return self._answer
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"hello": "world"}])
+async def test_an_answer_that_does_not_say_whether_the_engine_is_admitted_admits_none(
+    tmp_path: Path, answer: object
+) -> None:
+    config = PodConfig(
+        job="j", namespace="n", role=Role.ROLLOUT, control_url="http://127.0.0.1:1", memory_dir=str(tmp_path), steps=1
+    )
+    state = PodState("p", Role.ROLLOUT)
+    managers, nobody = cast(Any, Managers(answer)), cast(Any, None)
+    runner = RolloutRunner(config, state, nobody, PodMemory(config), managers, nobody, "127.0.0.1")
+    await runner._register()
+    assert not state.admitted
+    await runner._session.close()

@@ -11,7 +11,6 @@ import random
 from collections.abc import Awaitable, Callable
 
 import aiohttp
-from pydantic import ValidationError
 
 from robustrl.control_access import ControlAccess
 from robustrl.supervisor.state import PodState
@@ -87,7 +86,7 @@ class ControlClient:
                     self._failures = 0
                     return read_message(Assignment, text)
                 self._note_failure(f"{response.status} {text[:300]}")
-        except (aiohttp.ClientError, TimeoutError, OSError, ValidationError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             self._note_failure(str(error) or type(error).__name__)
         return None
 

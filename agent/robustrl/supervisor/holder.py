@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 from robustrl.supervisor.managers_client import ManagersAway, ManagersClient, ManagersRefused
 from weightsync import Address, Manifest, Peer, Peers, Source
@@ -75,9 +76,19 @@ class Holder:
             "quarantined": sorted(self._strikes.names(time.monotonic())),
         }  # fmt: skip
         answer = await self._managers.call("PUT", f"/v1/versions/{manifest.root}/holders", body, seconds=2.0)
-        peers.update(
-            {
-                Peer(other["address"], other["host"]): chunk_set.from_bytes(bytes.fromhex(other["have"]), count)
-                for other in answer["holders"]
-            }
-        )
+        peers.update(_named(answer, count))
+
+
+def _named(answer: Any, count: int) -> dict[Peer, chunk_set.ChunkSet]:
+    """Who holds which of `count` chunks.
+
+    Raises:
+        ManagersAway: the answer is none of the managers', as of whoever has got their address.
+    """
+    try:
+        return {
+            Peer(str(other["address"]), str(other["host"])): chunk_set.from_bytes(bytes.fromhex(other["have"]), count)
+            for other in answer["holders"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ManagersAway(f"who holds weights cannot be read from {answer!r:.100}") from error

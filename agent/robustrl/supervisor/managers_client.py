@@ -46,10 +46,10 @@ class ManagersClient:
                     limit.reschedule(0.0)
 
     async def call(self, method: str, path: str, body: object = None, seconds: float = CALL_SECONDS) -> Any:
-        """The answer's JSON; None where the managers had nothing to say (204).
+        """The answer's JSON object; None where the managers had nothing to say (204).
 
         Raises:
-            ManagersAway: no answer in time.
+            ManagersAway: no answer in time, or none of the managers'.
             ManagersRefused: a refusal.
         """
         if not self._url:
@@ -69,8 +69,10 @@ class ManagersClient:
             if response.status == 204:
                 return None
             answer = await response.json()
+        if not isinstance(answer, dict):
+            raise ValueError(f"HTTP {response.status} with an answer that is none of the managers': {answer!r:.100}")
         if response.status >= 400:
-            raise ManagersRefused(answer.get("error", str(response.status)), answer.get("message", ""))
+            raise ManagersRefused(str(answer.get("error", response.status)), str(answer.get("message", "")))
         return answer
 
     async def close(self) -> None:

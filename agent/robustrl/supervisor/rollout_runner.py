@@ -165,7 +165,7 @@ class RolloutRunner:
         )
         was = (self._state.version, self._state.admitted)
         self._state.version = follower.version
-        self._state.admitted = bool(answer["admitted"]) and follower.state is not ReplicaState.STARTING
+        self._state.admitted = bool((answer or {}).get("admitted")) and follower.state is not ReplicaState.STARTING
         if was[1] != self._state.admitted:
             self._state.notify()
         if self._standby and self._state.admitted and was != (self._state.version, True):
