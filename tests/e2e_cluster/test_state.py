@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from robustrl_e2e.cluster import cli, native, state, trash
-from robustrl_e2e.cluster.errors import told
+from robustrl_e2e.cluster import cgroups, cli, native, state, trash
+from robustrl_e2e.cluster.errors import ClusterError, told
 from robustrl_e2e.cluster.layout import Cluster
 from robustrl_e2e.cluster.preflight import Need
 
@@ -64,6 +64,31 @@ def test_what_ends_a_command_early_is_told_in_a_sentence(
     monkeypatch.setattr(cli.lifecycle, "up", fails)
     assert cli.main(["up"]) == status
     assert re.match(words, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("command", ["node-kill node1", "node-slow node1 0", "api-stop 1", "images"])
+def test_a_cluster_of_before_the_last_boot_is_not_hurt_but_started(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state.save(Cluster("x", 3))
+    assert cli.main([*command.split(), "--name", "x"]) == 1
+    assert "cluster x is not running: start it with" in (said := capsys.readouterr().err)
+    assert "up --name x --nodes 3" in said
+
+
+def test_a_tag_without_a_dockerfile_is_no_wish_for_the_base(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    state.save(Cluster("x", 3, "kind"))
+    assert cli.main(["images", "--name", "x", "--tag", "mine:1"]) == 1
+    assert "give --dockerfile too" in capsys.readouterr().err
+
+
+def test_a_cgroup_that_cannot_be_used_is_named_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory rdma")
+    (tmp_path / "cgroup.subtree_control").mkdir()  # nothing can be written there
+    with pytest.raises(ClusterError, match=rf"cgroup {tmp_path} does not give its controllers.*hold no processes"):
+        cgroups._delegate(tmp_path)
 
 
 def test_the_lock_of_one_cluster_does_not_hold_another_s() -> None:

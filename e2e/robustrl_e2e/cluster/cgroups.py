@@ -92,4 +92,10 @@ def _copy_cpuset(parent: Path, child: Path) -> None:
 def _delegate(parent: Path) -> None:
     available = (parent / "cgroup.controllers").read_text().split()
     wanted = [f"+{name}" for name in _V2_CONTROLLERS if name in available]
-    (parent / "cgroup.subtree_control").write_text(" ".join(wanted))
+    try:
+        (parent / "cgroup.subtree_control").write_text(" ".join(wanted))
+    except OSError as error:
+        raise ClusterError(
+            f"cgroup {parent} does not give its controllers to cgroups below it ({error.strerror}): it must hold no "
+            "processes itself, as that of a container does. Start the cluster on the machine, or move them into a child"
+        ) from error

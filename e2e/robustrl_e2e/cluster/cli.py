@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import binaries, faults, images, lifecycle, native, state
+from . import binaries, faults, images, lifecycle, machine, native, state
 from .api import Api, describe, node_is_ready
 from .errors import ClusterError
 from .layout import Cluster
@@ -76,12 +76,12 @@ def _status(options: argparse.Namespace) -> None:
     if cluster.provider == "kind":
         print("\n".join(f"{name}  {ready.get(name, 'not registered')}" for name in cluster.node_names))
         return
-    machines = native.status(cluster)
-    for part in machines:
+    parts = native.status(cluster)
+    for part in parts:
         power, cable = "on" if part.running else "OFF", "plugged" if part.linked else "CUT"
         size = f"{part.processes:>4} processes {part.memory_bytes / 2**20:>6.0f} MiB"
         print(f"{part.name:<14} {power:<4} {cable:<8} {size}  {ready.get(part.name, '')}")
-    print(f"resident memory in all: {sum(part.memory_bytes for part in machines) / 2**20:.0f} MiB")
+    print(f"resident memory in all: {sum(part.memory_bytes for part in parts) / 2**20:.0f} MiB")
 
 
 def _ready_nodes(cluster: Cluster) -> dict[str, str]:
@@ -94,8 +94,10 @@ def _ready_nodes(cluster: Cluster) -> dict[str, str]:
 
 
 def _images(options: argparse.Namespace) -> None:
-    cluster = state.require(options.name)
+    cluster = _running(options)
     if options.dockerfile is None:
+        if options.tag is not None or options.context is not None:
+            raise ClusterError("--tag and --context are of an image that is built: give --dockerfile too")
         image = images.build_base()
     else:
         if options.tag is None:
@@ -106,16 +108,27 @@ def _images(options: argparse.Namespace) -> None:
 
 
 def _slow(options: argparse.Namespace) -> None:
-    faults.slow_node(state.require(options.name), options.node, options.megabits or None)
+    faults.slow_node(_running(options), options.node, options.megabits or None)
 
 
 def _stop_api(options: argparse.Namespace) -> None:
-    faults.stop_api(state.require(options.name), options.seconds)
+    faults.stop_api(_running(options), options.seconds)
 
 
 def _fault(options: argparse.Namespace) -> None:
     _, action = _FAULTS[options.command]
-    action(state.require(options.name), options.node)
+    action(_running(options), options.node)
+
+
+def _running(options: argparse.Namespace) -> Cluster:
+    """The cluster of that name; a record alone may be older than the box's last boot."""
+    cluster = state.require(options.name)
+    if cluster.provider == "native" and not machine.alive(cluster.control_plane):
+        raise ClusterError(
+            f"cluster {cluster.name} is not running: start it with `python -m robustrl_e2e.cluster up --name "
+            f"{cluster.name} --nodes {cluster.nodes}`"
+        )
+    return cluster
 
 
 def _tool(options: argparse.Namespace) -> None:
