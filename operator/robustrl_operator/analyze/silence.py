@@ -43,15 +43,23 @@ def judge(view: JobView, pod: PodView) -> Verdict | None:
 def last_heard(view: JobView, pod: PodView) -> datetime | None:
     """Since when a pod has been silent; None where it never spoke.
 
-    A member has been heard before it became one, if only by an earlier operator.
+    A member has been heard before it became one, if only by an earlier operator; and so has a pod whose agent was up
+    before this one began to listen.
     """
     heard = view.reports.get(pod.uid)
     if heard is None:
-        return view.watching_since if pod.uid in view.member_by_uid else None
+        return view.watching_since if pod.uid in view.member_by_uid or _was_up_before(view, pod) else None
     last = max(heard.at, view.watching_since)
     if pod.container_changed is None or pod.container_changed <= last:
         return max(last, heard.begun + FIRST_SECONDS) if heard.begun else last
     return min(pod.container_changed + AGENT_START, last + RESTART_PATIENCE)
+
+
+def _was_up_before(view: JobView, pod: PodView) -> bool:
+    if pod.phase != "Running" or pod.container_changed is None or pod.origin is Role.SERVICE:
+        return False
+    # By two clocks, the node's and the API server's: one of them may be wrong.
+    return max(pod.container_changed, pod.created) + AGENT_START + FIRST_SECONDS < view.watching_since
 
 
 def has_missed_a_report(view: JobView, pod: PodView) -> bool:

@@ -69,6 +69,16 @@ def unheard(age: float) -> Change:
     return change
 
 
+def was_up(seconds: float, probe: Probe | None = None) -> Change:
+    """Never heard of by this operator, and its container was started so long ago."""
+
+    def change(view: JobView, name: str) -> JobView:
+        view = with_pod(unheard(seconds)(view, name), name, container_changed=NOW - seconds * SECOND)
+        return replace(view, probes={f"uid-{name}": probe} if probe else {})
+
+    return change
+
+
 def listening_for(seconds: float) -> Change:
     return lambda view, name: replace(view, watching_since=NOW - seconds * SECOND)
 
@@ -221,6 +231,15 @@ TABLE = [
     ("old pod on a lost node, operator older", ROLLOUT, both(both(unheard(9999), listening_for(9)), node_lost),
      "Failed", "NodeLost", "Node", False),
     ("old pod, new operator", ROLLOUT, both(unheard(9999), listening_for(5)), "Starting", "None", None, False),
+    ("agent was up before, new operator", MANAGER, both(was_up(60), listening_for(1.9)), "Starting", "None", None,
+     False),
+    ("agent was up before, new operator, not heard", MANAGER, both(was_up(60), listening_for(2.1)), "Suspect",
+     "HeartbeatLost", None, True),
+    ("agent was up before, new operator, no answer", MANAGER, both(was_up(60, NO_ANSWER), listening_for(3.1)), "Failed",
+     "HeartbeatLost", "Node", False),
+    ("agent came up, new operator", MANAGER, both(was_up(17), listening_for(3.1)), "Starting", "None", None, False),
+    ("pod is new, its node's clock behind, new operator", MANAGER,
+     both(both(was_up(60), is_now(created=NOW - 10 * SECOND)), listening_for(3.1)), "Starting", "None", None, False),
     # A new operator starts with nobody under suspicion.
     ("unheard member, new operator", TRAINER, both(unheard(9999), listening_for(1.9)), "Starting", "None", None, False),
     ("unheard member, grace over", TRAINER, both(unheard(9999), listening_for(2.1)), "Suspect", "HeartbeatLost", None,
