@@ -7,6 +7,7 @@ import sqlite3
 import sys
 
 import pytest
+from tests.managers.conftest import hanging
 
 from robustrl.managers import groups, rollout_manager
 from robustrl.managers.groups import SampleId
@@ -447,6 +448,83 @@ async def test_an_outage_of_all_engines_is_no_fault_of_the_rollouts(start_job):
     assert job.managers.requests.error is None
     job.engine("a")
     assert await job.batch(0, 0) is not None
+
+
+async def _wraps(episode):
+    async with asyncio.TaskGroup() as tasks:
+        turn = tasks.create_task(episode.generate(max_new_tokens=1))
+    return float(turn.result().tokens[0])
+
+
+async def _goes_on(episode):
+    try:
+        return float((await episode.generate(max_new_tokens=1)).tokens[0])
+    except Exception:
+        return -1.0
+
+
+async def _goes_on_after_its_first_turn(episode):
+    await episode.generate(max_new_tokens=1)
+    return await _goes_on(episode)
+
+
+@pytest.mark.parametrize("asks", [_wraps, _goes_on, _goes_on_after_its_first_turn])
+async def test_an_outage_is_no_fault_of_the_rollouts_whatever_they_make_of_it(start_job, asks):
+    async def rollout(prompt, episode):
+        return await asks(episode)
+
+    job = await start_job(rollout=rollout, episode_timeout_seconds=0.2)
+    await job.announce("0.0")
+    job.engine("a")
+    job.fake("a").fault = lambda request: hanging(request) if request.rid.endswith(ends) else None
+    ends = "-1" if asks is _goes_on_after_its_first_turn else "-0"
+    await job.until(lambda: len(job.fake("a").seen) > 6 * 5)  # several times each of the samples that may run
+    job.fake("a").recovers()
+    batch = await job.batch(0, 0)
+    assert all(row["reward"] >= 0 for row in batch.trajectories), "nothing was trained on that had no turn"
+    assert job.managers.requests.error is None
+
+
+async def test_a_rollout_that_leaves_no_time_for_a_turn_is_not_run_for_ever(start_job):
+    """It waited for its tool for nearly all of the episode's time, and no engine was ever in time."""
+
+    async def slow(prompt, episode):
+        await asyncio.sleep(0.15)
+        return float((await episode.generate(max_new_tokens=1)).tokens[0])
+
+    job = await start_job(rollout=slow, episode_timeout_seconds=0.2, turn_timeout_seconds=0.1)
+    await job.announce("0.0")
+    job.engine("a")
+    job.fake("a").hangs()
+    await job.until(lambda: job.managers.requests.error, 20)
+    assert "EpisodeTooLong: the episode took longer than episodeTimeoutSeconds (0.2 s)" in job.managers.requests.error
+
+
+async def test_a_timeout_of_the_rollout_s_own_is_told_as_it_is(start_job):
+    async def impatient(prompt, episode):
+        raise TimeoutError("the sandbox did not answer")
+
+    job = await start_job(rollout=impatient)
+    await job.until(lambda: job.managers.requests.error)
+    assert job.managers.requests.error.endswith("TimeoutError: the sandbox did not answer")
+
+
+async def test_a_rollout_that_fails_with_a_database_of_its_own_ends_no_managers(start_job):
+    """The model is to write SQL, and writes nonsense."""
+
+    async def queries(prompt, episode):
+        await episode.generate(max_new_tokens=1)
+        if prompt["tokens"][0] == 1:
+            sqlite3.connect(":memory:").execute("SELECT nonsense")
+        return 0.0
+
+    job = await start_job(rollout=queries, steps=1)
+    await job.announce("0.0")
+    job.engine("a")
+    batch = await job.batch(0, 0)
+    assert {row["prompt_index"] for row in batch.trajectories} == {0, 2}
+    assert "OperationalError: no such column: nonsense" in job.managers.requests.error
+    assert not job.work.done()
 
 
 async def test_waiting_for_a_version_ends_with_the_announcement(start_job):

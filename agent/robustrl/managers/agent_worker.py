@@ -2,7 +2,8 @@
 
 The user's code runs on the event loop; it must await, not block. Its errors are its own: an episode that
 raises is run again from its saved turns, three times, and then its group is given up. An episode that found
-no engine in time is no error of the user's: it is run again as often as it takes.
+no engine in time is no error of the user's: it is run again as often as it takes, unless its own code left no
+time for a turn.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ import inspect
 import logging
 import math
 import random
-import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from robustrl.managers import groups
+from robustrl.managers.attempt import Attempt, LedgerFailed
 from robustrl.managers.config import ConfigError, ManagerConfig
-from robustrl.managers.engine_client import TurnRequest
 from robustrl.managers.episode import Episode
 from robustrl.managers.groups import SampleId, SavedTurn, Trajectory
 from robustrl.managers.ledger import Ledger
@@ -109,8 +109,8 @@ class AgentWorkers:
         while True:
             try:
                 trajectory = await self._episode(sample, saved)
-            except sqlite3.Error:
-                raise  # the ledger's trouble, not the rollout's: the managers end and start again
+            except LedgerFailed as failed:
+                raise failed.error from None  # not the rollout's fault: the managers end and start again
             except NoEngine as error:
                 log.info("episode %s waits for an engine: %s", sample, error)
             except (Exception, asyncio.CancelledError, SystemExit) as error:
@@ -133,27 +133,32 @@ class AgentWorkers:
 
     async def _episode(self, sample: SampleId, saved: list[SavedTurn]) -> Trajectory:
         prompt = self._functions.prompts(sample.prompt_index)
-        seconds = self._config.episode_timeout_seconds
-        deadline = self._clock() + seconds
+        attempt = self._attempt(sample)
         episode = Episode(
             sample,
             _tokens(prompt),
             seed=self._config.seed,
             saved=saved,
-            generate=lambda request: self._generate(request, deadline),
-            save=lambda number, context, turn: self._ledger.run(
-                lambda db: groups.save_turn(db, sample, number, context, turn)
-            ),
+            generate=attempt.generate,
+            save=attempt.save,
         )
-        # The user's own waiting is bounded too, a little later, so that a missing engine is seen as just that.
-        async with asyncio.timeout(seconds + 1.0):
-            reward = float(await self._functions.rollout(prompt, episode))
+        try:
+            async with attempt.limit:
+                reward = float(await self._functions.rollout(prompt, episode))
+        except Exception as error:
+            if (trouble := attempt.trouble()) is not None:
+                raise trouble from error
+            raise
+        if (trouble := attempt.trouble()) is not None:
+            raise trouble  # the function went on without a turn: what it returned is no reward
         if not math.isfinite(reward):
             raise ValueError(f"the reward is {reward}")
         return episode.trajectory(reward)
 
-    async def _generate(self, request: TurnRequest, deadline: float) -> Any:
-        return await self._rollouts.generate(request, deadline)
+    def _attempt(self, sample: SampleId) -> Attempt:
+        config = self._config
+        seconds, turn_seconds = config.episode_timeout_seconds, config.turn_timeout_seconds
+        return Attempt(sample, self._rollouts, self._ledger, seconds, turn_seconds, self._clock)
 
 
 def _is_cancelled() -> bool:
@@ -169,6 +174,4 @@ def _tokens(prompt: Any) -> list[int]:
 
 
 def _describe(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return "TimeoutError: the episode took longer than episodeTimeoutSeconds"
     return f"{type(error).__name__}: {error}"
