@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from robustrl.audit import record, report
 from robustrl.managers import batches, fence, groups, ledger
 from robustrl.managers.config import ConfigError
 from robustrl.managers.groups import SampleId, Trajectory, Turn
-from robustrl.managers.ledger import Ledger
+from robustrl.managers.ledger import CannotOpen, Ledger
 from robustrl.managers.refusal import Fenced, Refused
 from robustrl.managers.versions import Announcement, announce, newest_announcement
 from robustrl_api.version import Version
@@ -229,3 +230,34 @@ async def test_a_ledger_of_another_shape_is_refused(book, config):
     await book.run(lambda db: ledger.claim(db, replace(config, steps=99)))
     with pytest.raises(ConfigError, match="prompts_per_step = 2"):
         await book.run(lambda db: ledger.claim(db, replace(config, prompts_per_step=3)))
+
+
+async def test_a_full_volume_is_told_as_such(tmp_path):
+    """SQLite had given the transaction up by itself, and taking it back failed with an error of its own."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+
+    def leave_room_for_one_page(db):
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages + 1}")
+
+    def write_much(db):
+        db.execute("INSERT INTO meta VALUES ('much', ?)", ("x" * 100_000,))
+
+    await ledger.run(leave_room_for_one_page)
+    written = await asyncio.gather(
+        ledger.run(lambda db: db.execute("INSERT INTO meta VALUES ('before', '')")),
+        ledger.run(write_much),
+        ledger.run(lambda db: db.execute("INSERT INTO meta VALUES ('after', '')")),
+        return_exceptions=True,
+    )
+    assert [str(error) for error in written] == ["database or disk is full"] * 3, "who shared it is told the same"
+    assert await ledger.run(lambda db: db.execute("SELECT COUNT(*) FROM meta").fetchone()) == (0,)
+    await ledger.close()
+
+
+def test_a_ledger_that_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(CannotOpen, match=f"the ledger {tmp_path}/away/ledger.sqlite cannot be opened: unable to open"):
+        Ledger(tmp_path / "away" / "ledger.sqlite")
+    (tmp_path / "notes.txt").write_text("no ledger" * 1000)
+    with pytest.raises(CannotOpen, match=r"notes.txt cannot be opened: file is not a database"):
+        Ledger(tmp_path / "notes.txt")

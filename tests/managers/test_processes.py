@@ -188,3 +188,14 @@ def test_a_configuration_that_cannot_work_ends_with_78_and_says_why(config, text
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 78
     assert text in done.stderr
+
+
+def test_a_ledger_that_cannot_be_opened_now_is_tried_again_by_the_agent(tmp_path):
+    """Its volume may come back: that ends no job."""
+    functions = {"prompts": "sort4.tasks:prompts", "rollout": "sort4.tasks:rollout"}
+    config = json.dumps({"ledger": f"{tmp_path}/away/l", **functions})
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "ROBUSTRL_MANAGER_CONFIG": config}
+    command = [sys.executable, "-m", "robustrl.managers"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"robustrl.managers: the ledger {tmp_path}/away/l cannot be opened")

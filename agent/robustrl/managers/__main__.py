@@ -17,6 +17,7 @@ from robustrl.managers import config as configuration
 from robustrl.managers.agent_worker import UserFunctions, load_functions
 from robustrl.managers.config import ConfigError, ManagerConfig
 from robustrl.managers.engine_client import HttpEngineClient
+from robustrl.managers.ledger import CannotOpen
 from robustrl.managers.managers import Managers
 from robustrl.managers.request_manager import RolloutsFail
 from robustrl.managers.server import Server
@@ -35,6 +36,9 @@ def main() -> int:
     except (ConfigError, RolloutsFail) as error:
         print(f"robustrl.managers: {error}", file=sys.stderr)
         return BAD_INPUT_STATUS
+    except CannotOpen as error:
+        print(f"robustrl.managers: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

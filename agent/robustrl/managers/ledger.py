@@ -105,6 +105,10 @@ CREATE TABLE IF NOT EXISTS versions (
 _SHAPE = ("prompts_per_step", "samples_per_prompt", "seed")
 
 
+class CannotOpen(Exception):
+    """The file cannot be used now. It may be later: a volume comes back, another process lets go of it."""
+
+
 @dataclass(eq=False)
 class _Change:
     """A change that waits for its turn, and who waits for it."""
@@ -124,6 +128,11 @@ class Ledger:
     """
 
     def __init__(self, path: Path | str) -> None:
+        """Open the file, or make it.
+
+        Raises:
+            CannotOpen: it cannot be had now.
+        """
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
         self._db = self._worker.submit(_open, str(path)).result()
         self._waiting: list[_Change] = []
@@ -169,7 +178,8 @@ class Ledger:
                     _apply(db, change)
                 db.execute("COMMIT")
             except BaseException:
-                db.execute("ROLLBACK")
+                if db.in_transaction:  # SQLite itself gives up one for which there is no room
+                    db.execute("ROLLBACK")
                 raise
         finally:
             if durable:
@@ -182,8 +192,10 @@ def _apply(db: sqlite3.Connection, change: _Change) -> None:
     try:
         change.result = change.apply(db)
     except Exception as error:
-        db.execute("ROLLBACK TO change")
         change.error = error
+        if not db.in_transaction:
+            raise
+        db.execute("ROLLBACK TO change")
     db.execute("RELEASE change")
 
 
@@ -197,10 +209,13 @@ def _answer(change: _Change) -> None:
 
 
 def _open(path: str) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = NORMAL")
-    db.executescript(SCHEMA)
+    try:
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.executescript(SCHEMA)
+    except sqlite3.Error as error:
+        raise CannotOpen(f"the ledger {path} cannot be opened: {error}; check its volume and permissions") from error
     return db
 
 
