@@ -121,3 +121,13 @@ async def test_the_ledger_is_handed_out_whole_while_it_is_written(http, tmp_path
     assert report.of(found).ok
     assert found.next_step == 1
     await http.job.until(lambda: not list(tmp_path.glob("snapshot-*")))
+
+
+async def test_snapshots_that_killed_managers_left_are_removed(start_job, tmp_path):
+    """The volume would fill up with them. Another ledger's may be on its way."""
+    left = [tmp_path / f"snapshot-{name}-x1" for name in ("ledger.sqlite", "another.sqlite")]
+    for folder in left:
+        folder.mkdir()
+        (folder / "ledger.sqlite").write_bytes(b"half of it")
+    await start_job()
+    assert [folder.exists() for folder in left] == [False, True]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
@@ -63,6 +65,7 @@ class Managers:
             ConfigError: the ledger belongs to a job of another shape.
         """
         await self.ledger.run(lambda db: ledger.claim(db, self.config), durable=True)
+        await asyncio.to_thread(self._drop_snapshots)
         await self.requests.load()
         await self.versions.load()
         self.rollouts.tokens_total = await self.ledger.run(groups.generated_total)
@@ -152,7 +155,7 @@ class Managers:
 
     async def audit(self) -> dict[str, Any]:
         """The proof from the ledger, read beside its writer."""
-        return report.as_json(report.of(await asyncio.to_thread(record.read, self.config.ledger)))
+        return await asyncio.to_thread(lambda: report.as_json(report.of(record.read(self.config.ledger))))
 
     @contextlib.asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Path]:
@@ -161,13 +164,23 @@ class Managers:
         Raises:
             Refused: it cannot be made, for want of room on the volume most likely.
         """
-        with tempfile.TemporaryDirectory(prefix="snapshot-", dir=self.config.ledger.parent) as folder:
+        with tempfile.TemporaryDirectory(prefix=self._snapshot_prefix, dir=self.config.ledger.parent) as folder:
             copy = Path(folder) / "ledger.sqlite"
             try:
                 await asyncio.to_thread(snapshot.take, self.config.ledger, copy)
             except (OSError, BadLedger) as error:
                 raise Refused("NoSnapshot", f"the ledger cannot be copied: {error}", status=507) from error
             yield copy
+
+    @property
+    def _snapshot_prefix(self) -> str:
+        """Of this ledger's alone: others may be in the folder."""
+        return f"snapshot-{self.config.ledger.name}-"
+
+    def _drop_snapshots(self) -> None:
+        """Those that a killed process was about to send: each takes as much room as the ledger."""
+        for left in self.config.ledger.parent.glob(f"{glob.escape(self._snapshot_prefix)}*"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def _described(self, announcement: Announcement) -> dict[str, Any]:
         return {
