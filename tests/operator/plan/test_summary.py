@@ -96,6 +96,16 @@ def test_transition_times_move_only_with_the_status() -> None:
     assert moved == {"Ready", "Degraded"}
 
 
+def test_what_keeps_a_missing_pod_from_being_scheduled_is_named() -> None:
+    view = with_pod(running_job(), "j-rollout-3", waiting="Unschedulable", message="claim not found", phase="Pending")
+    after = summary.apply(draft(view, {"j-rollout-3": Verdict(Health.STARTING)}))
+    (degraded,) = [c for c in after.status.conditions if c.type == "Degraded"]
+    assert (degraded.reason, degraded.message) == (
+        "RolesMissing",
+        "rollout 3/4; no node for j-rollout-3: claim not found",
+    )
+
+
 def test_services_that_begin_alike_are_counted_apart() -> None:
     view = running_job(job(services=[{**SERVICE, "replicas": 1}]))
     others = tuple(pod(name, view.pods[0].origin.SERVICE) for name in ("j-judge-1", "j-judge-fast-2"))

@@ -12,6 +12,9 @@ from robustrl_operator.plan.rules.populate import service_of
 from robustrl_operator.plan.standby import promotable, standbys
 from robustrl_operator.view import PodView
 
+UNSCHEDULABLE = "Unschedulable"
+"""The scheduler's reason of condition PodScheduled."""
+
 
 def apply(draft: Draft) -> Draft:
     draft = draft.set(
@@ -87,7 +90,7 @@ def _conditions(draft: Draft) -> Draft:
     full = running and all(ready.values())
     missing = ", ".join(f"{r.name} {r.ready}/{r.desired}" for r in status.roles if not ready[r.name])
     why = (_cannot_start(draft) or _failed_starts(draft)) if missing else ""
-    missing = f"{missing}; {why}" if why else missing
+    missing = "; ".join(filter(None, (missing, why or (missing and _finds_no_node(draft)))))
     draft = condition(draft, ConditionType.READY, full, "AllRolesReady" if full else "RolesMissing", missing)
     training = running and ready["trainer"] and status.recovery is None and status.epoch > 0
     reason = "Training" if training else "NotTraining"
@@ -104,6 +107,12 @@ def _conditions(draft: Draft) -> Draft:
 def _cannot_start(draft: Draft) -> str:
     """Why pods that are missing do not come: the first reason will do, others are mostly the same."""
     return next((why for pod in draft.view.pods if not pod.deleting and (why := cannot_start(pod))), "")
+
+
+def _finds_no_node(draft: Draft) -> str:
+    """Why pods that are missing are nowhere yet, which may change by itself: no room, or a claim that is not there."""
+    waiting = (pod for pod in draft.view.pods if not pod.deleting and pod.waiting == UNSCHEDULABLE)
+    return next((f"no node for {pod.name}: {pod.message}" for pod in waiting), "")
 
 
 def _failed_starts(draft: Draft) -> str:
