@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-
-import aiohttp
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +22,14 @@ class ControlAccess:
     ca_file: str = ""
     token_file: str = ""
 
-    def connector(self) -> aiohttp.TCPConnector:
-        """For an aiohttp session.
+    def tls(self) -> ssl.SSLContext | bool:
+        """For a call: what the certificate is checked against. The file is read each time, for an operator that was
+        installed anew has another CA, and the pods outlive it.
 
         Raises:
-            OSError: the CA's file is not there.
+            OSError: the CA's file is not there, or holds no certificates.
         """
-        if not self.ca_file:
-            return aiohttp.TCPConnector()
-        return aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=self.ca_file))
+        return _trusting(Path(self.ca_file).read_text()) if self.ca_file else True
 
     def headers(self) -> dict[str, str]:
         """For a call with a JSON body. The token is read each time: the kubelet renews it.
@@ -41,3 +39,9 @@ class ControlAccess:
         """
         token = Path(self.token_file).read_text().strip() if self.token_file else ""
         return {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+
+@lru_cache(maxsize=1)
+def _trusting(certificates: str) -> ssl.SSLContext:
+    """The same context for the same CA, so that connections are kept alive."""
+    return ssl.create_default_context(cadata=certificates)

@@ -58,9 +58,8 @@ class NodeAgent:
 
     async def run(self) -> None:
         """Look and tell until cancelled; the end of one task ends the other."""
-        connector = self._settings.access.connector()
         async with (
-            aiohttp.ClientSession(connector=connector) as control,
+            aiohttp.ClientSession() as control,
             aiohttp.ClientSession() as exporter,
             asyncio.TaskGroup() as tasks,
         ):
@@ -139,6 +138,7 @@ class NodeAgent:
                 f"{self._settings.access.url}/v1/node",
                 data=self._report.model_dump_json(by_alias=True),
                 headers=self._settings.access.headers(),
+                ssl=self._settings.access.tls(),
                 timeout=aiohttp.ClientTimeout(total=POST_SECONDS),
             ) as response:
                 text = await response.text()

@@ -38,7 +38,7 @@ class ControlClient:
 
     async def run(self) -> None:
         """Report until cancelled."""
-        async with aiohttp.ClientSession(connector=self._access.connector()) as session:
+        async with aiohttp.ClientSession() as session:
             held: set[asyncio.Task[Assignment | None]] = set()
             try:
                 while True:
@@ -79,6 +79,7 @@ class ControlClient:
                 f"{self._access.url}/v1/report",
                 data=body,
                 headers=self._access.headers(),
+                ssl=self._access.tls(),
                 timeout=timeout,
             ) as response:
                 text = await response.text()
