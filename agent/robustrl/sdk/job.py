@@ -146,8 +146,10 @@ class TrainerJob:
     def phase(self, name: str) -> Iterator[None]:
         """Say what is being done. Only in phase "Train" does an idle accelerator mean that something is wrong."""
         self._link.enter(name)
-        yield
-        self._link.enter("")
+        try:
+            yield
+        finally:
+            self._link.enter("")
 
     def commit(self, step: int, **metrics: float) -> None:
         """End a step: checkpoint, make it real in the ledger, publish the weights.
