@@ -44,6 +44,12 @@ def of_kind(documents: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]
     return [document for document in documents if document["kind"] in kinds]
 
 
+def test_a_private_registry_s_secrets_reach_every_pod() -> None:
+    documents = rendered(*NODE_AGENT, "imagePullSecrets[0].name=my-registry")
+    pods = [each["spec"]["template"]["spec"] for each in of_kind(documents, "Deployment", "DaemonSet")]
+    assert [pod["imagePullSecrets"] for pod in pods] == [[{"name": "my-registry"}]] * 2
+
+
 def test_lint() -> None:
     done = helm("lint", "--strict", str(CHART))
     assert done.returncode == 0, done.stdout + done.stderr
