@@ -115,7 +115,7 @@ def attempt(job: ClusterJob, row: Row, strategy: Strategy, exporters: Exporters 
     try:
         settled(job, STANDBY_SECONDS if row.needs_standby else 0.0)
         return play(job, row, exporters)
-    except (TimeoutError, RuntimeError, OSError, LookupError) as error:
+    except (TimeoutError, RuntimeError, OSError, LookupError, cluster.ClusterError) as error:
         return Outcome(row, strategy, None, None, (f"{type(error).__name__}: {error}",))
 
 
