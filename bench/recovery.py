@@ -34,7 +34,11 @@ NODES = 9
 USUAL = ("worker", "trainer-pod", "trainer", "rollout-pod")
 TARGETS = {"worker": 1.0, "trainer-pod": 3.0, "trainer": 6.0}
 """Medians aimed at, in seconds (provenance: the project's own goals, not a measurement)."""
-AS_IF_THE_FIRST = {"budgets": {"jobRestarts": 1000}, "suspicion": {"faults": 1000}}
+AS_IF_THE_FIRST = {
+    "budgets": {"jobRestarts": 1000},
+    "backoff": {"baseDelaySeconds": 0},
+    "suspicion": {"faults": 1000},
+}
 """Dozens of faults strike the same few machines in turn, and none is to be paid for by the next."""
 HANGS_ARE_FOUND_SOON = {
     "trainer": {"idleSeconds": 8},
