@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from robustrl.audit import record, report
+from robustrl.managers import server
 from robustrl.managers.server import Server
 
 
@@ -131,3 +134,15 @@ async def test_snapshots_that_killed_managers_left_are_removed(start_job, tmp_pa
         (folder / "ledger.sqlite").write_bytes(b"half of it")
     await start_job()
     assert [folder.exists() for folder in left] == [False, True]
+
+
+async def test_a_caller_that_takes_nothing_of_the_ledger_is_given_up(http, tmp_path, monkeypatch):
+    """Its machine lost its power: the copy for it would stay on the volume."""
+    monkeypatch.setattr(server, "_STALLED_SECONDS", 0.05, raising=False)
+    await http.job.managers.ledger.run(lambda db: db.execute("INSERT INTO meta VALUES ('x', zeroblob(64000000))"))
+    reader, writer = await asyncio.open_connection("127.0.0.1", http.port, limit=1)
+    writer.write(b"GET /v1/ledger HTTP/1.1\r\nHost: managers\r\n\r\n")
+    await http.job.until(lambda: list(tmp_path.glob("snapshot-*")))
+    await http.job.until(lambda: not list(tmp_path.glob("snapshot-*")))
+    writer.close()
+    assert not reader.at_eof()

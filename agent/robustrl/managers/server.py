@@ -31,6 +31,8 @@ M = TypeVar("M", bound=BaseModel)
 _BODY_LIMIT_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 20
 _LONGEST_WAIT_SECONDS = 60.0
+_STALLED_SECONDS = 60.0
+"""A caller that takes nothing for so long is gone. A copy of the ledger is on the volume while it is sent."""
 
 
 class Server:
@@ -127,7 +129,8 @@ class Server:
             await response.prepare(request)
             with copy.open("rb") as stream:
                 while block := await asyncio.to_thread(stream.read, _BLOCK_BYTES):
-                    await response.write(block)
+                    async with asyncio.timeout(_STALLED_SECONDS):
+                        await response.write(block)
         return response
 
     async def metrics(self, request: web.Request) -> web.Response:
