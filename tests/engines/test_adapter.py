@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 from safetensors.torch import save_file
 from sort4.model import build_model
@@ -147,6 +147,16 @@ async def test_counters_that_make_no_sense_are_the_engine_s_failure(engine, body
     with pytest.raises(EngineError, match="/metrics"):
         await EngineAdapter(str(server.make_url("")), engine.session).counters()
     await server.close()
+
+
+async def test_an_engine_that_is_being_stopped_is_an_error_like_any_other():
+    """A pod that was told to end asks for what is under way while its engine is stopped."""
+    session = ClientSession()
+    await session.close()
+    adapter = EngineAdapter("http://127.0.0.1:9", session)
+    with pytest.raises(EngineError, match="Session is closed"):
+        await adapter.counters()
+    assert not await adapter.ready()
 
 
 def test_the_adapter_does_not_load_torch():

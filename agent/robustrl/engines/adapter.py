@@ -166,7 +166,8 @@ class EngineAdapter:
                 return response.status, await response.text()
         except TimeoutError as error:
             raise EngineError(f"{self._url}{path}: no answer within {timeout:g} s") from error
-        except (aiohttp.ClientError, ValueError) as error:  # a connection that ends, or bytes that are no text
+        # A connection that ends, bytes that are no text, a session that whoever stops the engine has closed.
+        except (aiohttp.ClientError, ValueError, RuntimeError) as error:
             raise EngineError(f"{self._url}{path}: {str(error) or type(error).__name__}") from error
 
 
