@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import threading
@@ -140,6 +141,19 @@ def test_copy_is_complete_or_absent(memory: Shelf, storage: Shelf, monkeypatch: 
     assert storage.copies(V) == []
     folders.copy(memory.folder(V, 0), storage.folder(V, 0))
     folders.verify(storage.folder(V, 0), frozenset({root}))
+
+
+def test_a_copy_is_on_the_disk_with_every_name_that_leads_to_it(
+    memory: Shelf, storage: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server that loses its power forgets the names of files in folders that were not synchronized."""
+    made(memory)
+    kept: set[int] = set()
+    monkeypatch.setattr(folders.os, "fsync", lambda descriptor: kept.add(os.fstat(descriptor).st_ino))
+    target = storage.folder(V, 0)
+    folders.copy(memory.folder(V, 0), target)
+    for path in (*target.iterdir(), target, target.parent, storage.root):
+        assert path.stat().st_ino in kept, path
 
 
 async def test_two_pods_that_store_the_same_part_at_once_leave_it_whole(memory: Shelf, storage: Shelf) -> None:

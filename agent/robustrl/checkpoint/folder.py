@@ -125,10 +125,13 @@ def copy(source: Path, target: Path) -> None:
         for entry in source.iterdir():
             shutil.copyfile(entry, temporary / entry.name)
             _sync(temporary / entry.name)
+        # A file's name is its folder's content: synchronizing the file alone does not keep it.
+        _sync(temporary)
         put_in_place(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    _sync(target.parent)
+    for parent in (target.parent, target.parent.parent):
+        _sync(parent)
 
 
 def make_beside(target: Path) -> Path:
