@@ -49,7 +49,7 @@ class FakeLauncher:
         self.environments: list[Mapping[str, str]] = []
 
     async def launch(self, command: Sequence[str], env: Mapping[str, str]) -> Supervised:
-        if command == ("missing",):
+        if command[0] == "missing":
             raise OSError("no such program")
         self.environments.append(env)
         self.workers.append(FakeWorker(f"words of {len(self.workers)}"))
@@ -161,6 +161,16 @@ async def test_command_that_cannot_be_started_is_an_exit_with_words(tmp_path: Pa
     assert bench.state.child.last_exit
     assert bench.state.child.last_exit.code == 127
     assert "missing cannot be started" in bench.state.child.last_exit.message
+    await runner.stop()
+
+
+async def test_words_are_as_many_as_a_report_has_room_for(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, command=("missing", "x" * 5000))
+    runner = await bench.start()
+    await bench.until(ChildState.EXITED)
+    assert bench.state.child.last_exit
+    assert len(bench.state.child.last_exit.message) == 4000
+    assert bench.state.child.last_exit.message.endswith("cannot be started: no such program")
     await runner.stop()
 
 

@@ -19,14 +19,24 @@ class Agent:
         self.phases.append(phase)
 
 
-def test_a_phase_ends_with_an_exception_too(tmp_path: Path) -> None:
-    """A script that catches it and goes on would be taken for hanging in that phase."""
+def trainer(tmp_path: Path, agent: Agent) -> TrainerJob:
     config = WorkerConfig(
         job="j", pod="p", epoch=1, rank=0, world_size=1, local_rank=0, rendezvous="", agent_socket="",
         memory_dir=str(tmp_path), steps=9, seed=0,
     )  # fmt: skip
+    return TrainerJob(config, cast(Any, agent), cast(Any, None))
+
+
+def test_a_phase_ends_with_an_exception_too(tmp_path: Path) -> None:
+    """A script that catches it and goes on would be taken for hanging in that phase."""
     agent = Agent()
-    job = TrainerJob(config, cast(Any, agent), cast(Any, None))
-    with pytest.raises(ValueError, match="a bad sample"), job.phase("Evaluate"):
+    with pytest.raises(ValueError, match="a bad sample"), trainer(tmp_path, agent).phase("Evaluate"):
         raise ValueError("a bad sample")
     assert agent.phases == ["Evaluate", ""]
+
+
+def test_a_name_that_a_report_has_no_room_for_is_refused(tmp_path: Path) -> None:
+    agent = Agent()
+    with pytest.raises(ValueError, match="at most 63 characters"), trainer(tmp_path, agent).phase("x" * 64):
+        pass
+    assert agent.phases == []

@@ -22,6 +22,8 @@ from robustrl.sdk.ledger import Ledger, LedgerRefused
 from robustrl.sdk.worker_config import WorkerConfig
 from robustrl_api.version import Version
 
+LONGEST_PHASE = 63
+"""Characters: what a report of the agent has room for."""
 MEMORY_SLOTS = 2
 FETCH_TRIES, FETCH_PAUSE_SECONDS = 3, 1.0
 """Before a checkpoint is given up: a peer may be starting, a file system away for a moment."""
@@ -144,7 +146,13 @@ class TrainerJob:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Say what is being done. Only in phase "Train" does an idle accelerator mean that something is wrong."""
+        """Say what is being done. Only in phase "Train" does an idle accelerator mean that something is wrong.
+
+        Raises:
+            ValueError: the name has more than 63 characters, and nobody would hear of it.
+        """
+        if len(name) > LONGEST_PHASE:
+            raise ValueError(f"a phase's name has at most {LONGEST_PHASE} characters, and {name!r} has {len(name)}")
         self._link.enter(name)
         try:
             yield

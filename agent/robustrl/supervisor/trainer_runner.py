@@ -30,6 +30,8 @@ PROBE_SAMPLE_SECONDS = 0.25
 STARTING_PHASES = frozenset({"Rendezvous", "Restore"})
 WORKING_PHASE = "Train"
 HAND_OVER_SECONDS = 5.0
+LONGEST_MESSAGE = 4000
+"""What a report has room for."""
 SETTLE_SECONDS = 0.05
 """After the first exit, how long to wait for the exits that explain it."""
 
@@ -109,7 +111,7 @@ class TrainerRunner:
                 self._workers.append(await self._launcher.launch(self._config.trainer_command, env))
         except (OSError, ValueError) as error:
             text = f"{' '.join(self._config.trainer_command)} cannot be started: {error}"
-            self._set_child(ChildState.EXITED, Exit(code=127, message=text))
+            self._set_child(ChildState.EXITED, Exit(code=127, message=text[-LONGEST_MESSAGE:]))
             self._over.set()
             return
         watch = asyncio.create_task(self._watch_work(), name="activity")
@@ -196,7 +198,7 @@ class TrainerRunner:
         """Prefer an exit that is a fault of its own to one that only followed from it, then end the rest."""
         if waiting and all(code == PEER_LOST_STATUS for code, _ in failed):
             done, _ = await asyncio.wait(waiting, timeout=SETTLE_SECONDS)
-            failed += [(task.result(), waiting[task]) for task in done if task.result() != 0]
+            failed += [(task.result(), waiting[task]) for task in waiting if task in done and task.result() != 0]
         for worker in waiting.values():
             worker.kill()
         code, worker = min(failed, key=lambda item: item[0] == PEER_LOST_STATUS)
