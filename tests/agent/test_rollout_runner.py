@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from typing import Any, cast
 
 import pytest
 
+from robustrl.engines.adapter import EngineCounters
+from robustrl.supervisor import rollout_runner
 from robustrl.supervisor.cpu_time import process_time
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.rollout_runner import RolloutRunner, why_still
@@ -81,16 +84,43 @@ class Managers:
         return self._answer
 
 
-@pytest.mark.parametrize("answer", [None, {}, {"hello": "world"}])
-async def test_an_answer_that_does_not_say_whether_the_engine_is_admitted_admits_none(
-    tmp_path: Path, answer: object
-) -> None:
+def runner_of(tmp_path: Path, answer: object) -> tuple[RolloutRunner, PodState]:
     config = PodConfig(
         job="j", namespace="n", role=Role.ROLLOUT, control_url="http://127.0.0.1:1", memory_dir=str(tmp_path), steps=1
     )
     state = PodState("p", Role.ROLLOUT)
     managers, nobody = cast(Any, Managers(answer)), cast(Any, None)
-    runner = RolloutRunner(config, state, nobody, PodMemory(config), managers, nobody, "127.0.0.1")
+    return RolloutRunner(config, state, nobody, PodMemory(config), managers, nobody, "127.0.0.1"), state
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"hello": "world"}])
+async def test_an_answer_that_does_not_say_whether_the_engine_is_admitted_admits_none(
+    tmp_path: Path, answer: object
+) -> None:
+    runner, state = runner_of(tmp_path, answer)
     await runner._register()
     assert not state.admitted
+    await runner._session.close()
+
+
+class Page:
+    """A front that goes on telling what it heard of its engine last: no request, and so many tokens."""
+
+    async def counters(self) -> EngineCounters:
+        return EngineCounters(generation_tokens_total=700, running=0, queued=0)
+
+
+@pytest.mark.parametrize(("running", "still"), [(0, False), (2, True)])
+async def test_an_engine_makes_tokens_while_the_managers_wait_for_its_turns_whatever_its_front_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: int, still: bool
+) -> None:
+    monkeypatch.setattr(rollout_runner, "REGISTER_SECONDS", 0.0)
+    runner, state = runner_of(tmp_path, {"admitted": True, "running": running})
+    runner._adapter = cast(Any, Page())
+    await runner._register()
+    watch = asyncio.create_task(runner._watch_work())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert state.activity.report().idle_text == ("no new token while 2 requests run" if still else "")
+    watch.cancel()
     await runner._session.close()

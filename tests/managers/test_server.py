@@ -25,6 +25,8 @@ async def call(http, method: str, path: str, **body):
         return response.status, (await response.json() if response.status != 204 else None)
 
 
+ADMITTED = {"admitted": True, "current": "1.0", "running": 0}
+NOT_ADMITTED = {"admitted": False, "current": "0.0", "running": 0}
 ENGINE = {"uid": "u", "url": "http://a", "version": "0.0", "state": "Serving"}
 
 
@@ -36,7 +38,10 @@ async def test_a_step_from_join_to_curve(http):
     assert await call(http, "PUT", "/v1/versions", **version) == (200, {"version": "1.0"})
     ENGINE_1 = {**ENGINE, "version": "1.0"}
     http.job.fake("a").version = "1.0"
-    assert await call(http, "PUT", "/v1/engines/a", **ENGINE_1) == (200, {"admitted": True, "current": "1.0"})
+    assert await call(http, "PUT", "/v1/engines/a", **ENGINE_1) == (
+        200,
+        {"admitted": True, "current": "1.0", "running": 0},
+    )
     status, current = await call(http, "GET", "/v1/versions/current?after=0.9&wait_seconds=1")
     assert (status, current["publisher"], current["holders"]) == (
         200,
@@ -107,7 +112,10 @@ async def test_a_step_out_of_order_is_named(http):
 async def test_only_the_roster_is_admitted(http):
     await call(http, "PUT", "/v1/versions", epoch=0, step=0, root="r")
     await call(http, "PUT", "/v1/roster", epoch=0, rollouts=["b"])
-    assert await call(http, "PUT", "/v1/engines/a", **ENGINE) == (200, {"admitted": False, "current": "0.0"})
+    assert await call(http, "PUT", "/v1/engines/a", **ENGINE) == (
+        200,
+        {"admitted": False, "current": "0.0", "running": 0},
+    )
     assert (await call(http, "PUT", "/v1/engines/b", **ENGINE))[1]["admitted"]
     await call(http, "DELETE", "/v1/engines/b")
     assert (await call(http, "GET", "/v1/progress"))[1]["engines"] == []

@@ -120,7 +120,11 @@ class Managers:
     def register(self, report: EngineReport) -> dict[str, Any]:
         engine = self.rollouts.register(report)
         current = self.rollouts.current
-        return {"admitted": engine is not None and engine.admitted, "current": "" if current is None else str(current)}
+        return {
+            "admitted": engine is not None and engine.admitted,
+            "current": "" if current is None else str(current),
+            "running": 0 if engine is None else len(engine.calls),
+        }
 
     async def current_version(self, after: Version | None, wait_seconds: float) -> dict[str, Any] | None:
         found = await self.versions.newer_than(after, wait_seconds)

@@ -54,6 +54,8 @@ class RolloutRunner:
         self._tasks: list[asyncio.Task[None]] = []
         self._standby = False
         self._leaving = False
+        self._calls = 0
+        """Turns that the managers wait for from this engine."""
 
     async def start(self, assignment: Assignment) -> None:
         self._standby = assignment.standby
@@ -115,7 +117,10 @@ class RolloutRunner:
             self._follower.engine_lost()
 
     async def _watch_work(self) -> None:
-        """An engine that has requests makes tokens; one that is being given weights need not."""
+        """An engine that has requests makes tokens; one that is being given weights need not.
+
+        What it says of its requests is asked of the managers as well: a front may go on telling what it heard last.
+        """
         tokens = -1
         while True:
             try:
@@ -125,8 +130,9 @@ class RolloutRunner:
             else:
                 self._state.metrics["generation_tokens_total"] = counters.generation_tokens_total
                 self._state.metrics["running_requests"] = counters.running
-                still = counters.running > 0 and counters.generation_tokens_total == tokens
-                self._note(f"no new token while {counters.running} requests run" if still else "")
+                running = max(counters.running, self._calls)
+                still = running > 0 and counters.generation_tokens_total == tokens
+                self._note(f"no new token while {running} requests run" if still else "")
                 tokens = counters.generation_tokens_total
             await asyncio.sleep(REGISTER_SECONDS)
 
@@ -145,8 +151,10 @@ class RolloutRunner:
             self._state.activity.enter(self._follower.state, moves=False)
             self._state.metrics.update(self._follower.metrics)
             self._state.metrics["weight_bytes_sent_total"] = self._publisher.bytes_sent
-            with contextlib.suppress(ManagersAway, ManagersRefused):
+            try:
                 await self._register()
+            except (ManagersAway, ManagersRefused):
+                self._calls = 0  # they begin anew with none
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REGISTER_SECONDS):
                     await self._follower.changed.wait()
@@ -163,6 +171,7 @@ class RolloutRunner:
                 "state": LEAVING if self._leaving else follower.state,
             },
         )
+        self._calls = _number((answer or {}).get("running"))
         was = (self._state.version, self._state.admitted)
         self._state.version = follower.version
         self._state.admitted = bool((answer or {}).get("admitted")) and follower.state is not ReplicaState.STARTING
@@ -191,3 +200,8 @@ def why_still(pid: int | None, seen: str, *, applying: bool, refused: bool) -> s
     if refused:
         return seen or "it does not take new weights"
     return "" if applying else seen
+
+
+def _number(said: object) -> int:
+    """What managers of another release, or a stranger at their address, may have left out."""
+    return said if isinstance(said, int) else 0
