@@ -16,6 +16,7 @@ from tests.local.watching import (
     STEPS_BETWEEN,
     judge,
     look,
+    until_it_can_be_struck,
     until_well,
 )
 
@@ -39,6 +40,7 @@ ROWS = rows(Place.LOCAL)
 @pytest.mark.parametrize("row", [row for row in ROWS if row.moment is Moment.ANY], ids=lambda row: row.name)
 async def test_a_fault_restarts_its_role_only(run: LocalRun, row: Row) -> None:
     await until_well(run, STEPS_BETWEEN, 0, START_SECONDS)
+    await until_it_can_be_struck(run, row)
     before, step = look(run), run.step
     struck = await run.strike(row.kind, row.index)
     await asyncio.sleep(row.seconds)

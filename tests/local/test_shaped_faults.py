@@ -16,6 +16,7 @@ from tests.local.watching import (
     judge,
     look,
     total,
+    until_it_can_be_struck,
     until_well,
 )
 
@@ -34,6 +35,7 @@ SHAPED = {shape: rows(Place.LOCAL, shape) for shape in Shape if shape is not Sha
 async def play(run: LocalRun, row: Row) -> None:
     """Strike a job that is well, and look at it when it is well again."""
     await until_well(run, run.step + STEPS_BETWEEN, total(run), START_SECONDS)
+    await until_it_can_be_struck(run, row)
     before = look(run)
     undone = count_undone(run)
     struck = await run.strike(row.kind, await until_moment(run, row))

@@ -6,6 +6,9 @@ import asyncio
 from dataclasses import dataclass
 
 from robustrl.audit import record, report
+from robustrl_api.control import ChildState
+from robustrl_api.names import Role
+from robustrl_operator.faults.kind import KINDS
 from robustrl_operator.faults.matrix import Row
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder
@@ -45,6 +48,19 @@ async def until_well(run: LocalRun, step: int, incidents: int, seconds: float) -
         while not (run.step >= step and total(run) >= incidents and at_work(run)):
             assert not run.ended(), run.status.conditions
             await asyncio.sleep(0.1)
+
+
+async def until_it_can_be_struck(run: LocalRun, row: Row) -> None:
+    """Wait until every engine is up where a rollout is to be struck: nobody can see that one that starts hangs."""
+    if KINDS[row.kind].role is Role.ROLLOUT:
+        async with asyncio.timeout(START_SECONDS):
+            while not all(_is_up(run, pod.uid) for pod in run.body.playing(Role.ROLLOUT)):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+
+def _is_up(run: LocalRun, uid: str) -> bool:
+    heard = run.hub.heard(uid)
+    return heard is not None and heard.report.child.state is ChildState.RUNNING
 
 
 def total(run: LocalRun) -> int:
