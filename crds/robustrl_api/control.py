@@ -13,6 +13,8 @@ from pydantic import Field
 from robustrl_api.base import ApiModel
 from robustrl_api.names import Role
 
+PHASE_CHARACTERS, MESSAGE_CHARACTERS = 63, 4000
+"""As many as a report has room for, of a phase's name and of what a process said last."""
 IDLE = "idle"
 """Under this name `Activity.shown` has the longest standstill that ended by itself."""
 LEAVE_MARGIN_SECONDS = 4.0
@@ -70,7 +72,7 @@ class Exit(ApiModel):
     """Exit status; negative for the signal that ended it."""
     peer_lost: bool = False
     """The process gave up because another rank was gone: a consequence of a fault, not a fault."""
-    message: str = Field(default="", max_length=4000)
+    message: str = Field(default="", max_length=MESSAGE_CHARACTERS)
     """The exception, or the last lines the process printed."""
     life: str = Field(default="", max_length=64)
     """Which process it was (engines and managers)."""
@@ -117,7 +119,7 @@ class Complaint(ApiModel):
     """Something the agent found that no restart can mend."""
 
     reason: str = Field(max_length=63)
-    message: str = Field(max_length=4000)
+    message: str = Field(max_length=MESSAGE_CHARACTERS)
 
 
 class AgentReport(ApiModel):
@@ -132,7 +134,7 @@ class AgentReport(ApiModel):
     """The role that the agent plays."""
     applied: str = Field(default="", max_length=64)
     """Etag of the last assignment received."""
-    phase: str = Field(default="", max_length=63)
+    phase: str = Field(default="", max_length=PHASE_CHARACTERS)
     """The training script's phase."""
     step: int = Field(default=0, ge=0)
     """Optimizer steps committed, as this pod knows."""

@@ -376,6 +376,12 @@ async def test_newest_committed_checkpoint_reaches_storage(memory: Shelf, storag
     assert storage.versions() == [Version(1, 3)], "those it was too slow for are skipped"
 
 
+async def something(told: list[str]) -> None:
+    """Wait until anything was told."""
+    while not told:  # noqa: ASYNC110 - a list has no event
+        await asyncio.sleep(0.01)
+
+
 async def test_unwritable_storage_is_said_and_survived(memory: Shelf, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     told: list[str] = []
@@ -384,8 +390,7 @@ async def test_unwritable_storage_is_said_and_survived(memory: Shelf, tmp_path: 
     made(memory)
     archive.committed(V)
     async with asyncio.timeout(10):
-        while not told:  # noqa: ASYNC110 - a list has no event
-            await asyncio.sleep(0.01)
+        await something(told)
         assert told == ["checkpoints cannot be written to storage: Not a directory"]
         assert not task.done()
         (tmp_path / "file").unlink()
@@ -445,8 +450,7 @@ async def test_storage_that_hangs_is_told_of_and_heard_of_again(
     made(memory)
     archive.committed(V)
     async with asyncio.timeout(10):
-        while not told:  # noqa: ASYNC110 - a list has no event
-            await asyncio.sleep(0.01)
+        await something(told)
         assert "storage is slow" in told[0]
         hung.answers.set()
         await archive.settled()

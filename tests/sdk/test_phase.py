@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.sdk import test_restore
 
 from robustrl.sdk.job import TrainerJob
-from robustrl.sdk.worker_config import WorkerConfig
 
 
 class Agent:
@@ -20,11 +20,7 @@ class Agent:
 
 
 def trainer(tmp_path: Path, agent: Agent) -> TrainerJob:
-    config = WorkerConfig(
-        job="j", pod="p", epoch=1, rank=0, world_size=1, local_rank=0, rendezvous="", agent_socket="",
-        memory_dir=str(tmp_path), steps=9, seed=0,
-    )  # fmt: skip
-    return TrainerJob(config, cast(Any, agent), cast(Any, None))
+    return test_restore.trainer(tmp_path, cast(Any, agent), cast(Any, None))
 
 
 def test_a_phase_ends_with_an_exception_too(tmp_path: Path) -> None:

@@ -20,10 +20,9 @@ from robustrl.sdk.agent_link import AgentLink
 from robustrl.sdk.checkpointing import Checkpointer, Stateful, drop_older, write_weights
 from robustrl.sdk.ledger import Ledger, LedgerRefused
 from robustrl.sdk.worker_config import WorkerConfig
+from robustrl_api.control import PHASE_CHARACTERS
 from robustrl_api.version import Version
 
-LONGEST_PHASE = 63
-"""Characters: what a report of the agent has room for."""
 MEMORY_SLOTS = 2
 FETCH_TRIES, FETCH_PAUSE_SECONDS = 3, 1.0
 """Before a checkpoint is given up: a peer may be starting, a file system away for a moment."""
@@ -149,10 +148,10 @@ class TrainerJob:
         """Say what is being done. Only in phase "Train" does an idle accelerator mean that something is wrong.
 
         Raises:
-            ValueError: the name has more than 63 characters, and nobody would hear of it.
+            ValueError: the name has more than 63 characters, and reports would cut it off.
         """
-        if len(name) > LONGEST_PHASE:
-            raise ValueError(f"a phase's name has at most {LONGEST_PHASE} characters, and {name!r} has {len(name)}")
+        if len(name) > PHASE_CHARACTERS:
+            raise ValueError(f"a phase's name has at most {PHASE_CHARACTERS} characters, and {name!r} has {len(name)}")
         self._link.enter(name)
         try:
             yield

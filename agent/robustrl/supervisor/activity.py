@@ -10,14 +10,13 @@ import collections
 import time
 from collections.abc import Callable
 
-from robustrl_api.control import IDLE, Activity
+from robustrl_api.control import IDLE, PHASE_CHARACTERS, Activity
 
 Clock = Callable[[], float]
 KNOWN_AFTER = 3
 """A phase that has ended so many times is known well enough to expect the next one to be alike."""
 REMEMBERED = 50
-KINDS = 32
-PHASE_CHARACTERS, TEXT_CHARACTERS = 63, 500
+KINDS, TEXT_CHARACTERS = 32, 500
 """What a report has room for. A script may name its phases as it likes, even each differently."""
 
 

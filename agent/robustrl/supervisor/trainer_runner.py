@@ -19,7 +19,7 @@ from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.worker_link import Message, WorkerLink
-from robustrl_api.control import Assignment, Child, ChildState, Exit
+from robustrl_api.control import MESSAGE_CHARACTERS, Assignment, Child, ChildState, Exit
 from robustrl_api.pod_config import PodConfig
 from robustrl_api.version import Version
 
@@ -30,8 +30,6 @@ PROBE_SAMPLE_SECONDS = 0.25
 STARTING_PHASES = frozenset({"Rendezvous", "Restore"})
 WORKING_PHASE = "Train"
 HAND_OVER_SECONDS = 5.0
-LONGEST_MESSAGE = 4000
-"""What a report has room for."""
 SETTLE_SECONDS = 0.05
 """After the first exit, how long to wait for the exits that explain it."""
 
@@ -111,7 +109,7 @@ class TrainerRunner:
                 self._workers.append(await self._launcher.launch(self._config.trainer_command, env))
         except (OSError, ValueError) as error:
             text = f"{' '.join(self._config.trainer_command)} cannot be started: {error}"
-            self._set_child(ChildState.EXITED, Exit(code=127, message=text[-LONGEST_MESSAGE:]))
+            self._set_child(ChildState.EXITED, Exit(code=127, message=text[-MESSAGE_CHARACTERS:]))
             self._over.set()
             return
         watch = asyncio.create_task(self._watch_work(), name="activity")
