@@ -185,6 +185,8 @@ class Assignment(ApiModel):
     """Base URL of the managers. Empty while there are none."""
     peers: tuple[Peer, ...] = ()
     """Every pod of the job that can be reached, this one too; of those that are about to go not the rollouts."""
+    phase_lease_seconds: float = 900.0
+    """Trainers: the longest that a phase of any of them may last, and so how long the others wait for it."""
     keeper: str = ""
     """Trainers: the peer whose memory keeps copies of this pod's checkpoints."""
     heartbeat_seconds: float = 1.0

@@ -12,6 +12,7 @@ import pytest
 
 from robustrl.checkpoint.copier import Copier
 from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
+from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
 from robustrl.supervisor import process
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.memory import PodMemory
@@ -151,6 +152,14 @@ async def test_workers_find_the_names_torchrun_uses(tmp_path: Path) -> None:
         ("2", "0", "4"), ("3", "1", "4"),
     ]  # fmt: skip
     assert {(e["MASTER_ADDR"], e["MASTER_PORT"]) for e in bench.launcher.environments} == {("10.0.0.1", "29503")}
+    await runner.stop()
+
+
+async def test_workers_are_told_how_long_a_phase_may_last(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    runner = await bench.start(ASSIGNMENT.model_copy(update={"phase_lease_seconds": 3600.0}))
+    told = WorkerConfig.model_validate_json(bench.launcher.environments[1][WORKER_CONFIG_ENV])
+    assert told.phase_lease_seconds == 3600.0
     await runner.stop()
 
 

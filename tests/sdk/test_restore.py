@@ -73,7 +73,7 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> Saved:
 def trainer(tmp_path: Path, agent: Agent, book: Book) -> TrainerJob:
     config = WorkerConfig(
         job="j", pod="p", epoch=2, rank=0, world_size=1, local_rank=0, rendezvous="", agent_socket="",
-        memory_dir=str(tmp_path), steps=9, seed=0,
+        memory_dir=str(tmp_path), steps=9, seed=0, phase_lease_seconds=900.0,
     )  # fmt: skip
     return TrainerJob(config, cast(Any, agent), cast(Any, book))
 

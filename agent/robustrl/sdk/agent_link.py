@@ -6,12 +6,12 @@ import json
 import socket
 from typing import Any
 
-ANSWER_SECONDS = 600.0
-"""The longest answer is a checkpoint fetched from storage."""
-
 
 class AgentLink:
     """A unix socket with one JSON object a line. Statements get no answer; questions do.
+
+    An answer may take as long as it takes to read a checkpoint from slow storage, which the phase's lease limits. An
+    agent that ends takes this process with it, and one that hangs is found by its silence.
 
     Args:
         local_rank: which of the pod's training processes this is; the phase of the first is the pod's.
@@ -20,7 +20,6 @@ class AgentLink:
     def __init__(self, path: str, local_rank: int) -> None:
         self._local_rank = local_rank
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(ANSWER_SECONDS)
         self._socket.connect(path)
         self._reader = self._socket.makefile("r")
 

@@ -18,7 +18,9 @@ from robustrl.sdk.job import TrainerJob
 from robustrl.sdk.ledger import Fenced, Ledger
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
 
-COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+SHORTEST_COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+LEASE_MARGIN = timedelta(minutes=1)
+"""By which the operator is first to end a peer whose phase outlives its lease: it knows which one that is."""
 _PEER_LOST_TEXTS = ("Connection closed by peer", "Connection reset by peer", "Connection refused", "gloo", "NCCL")
 
 
@@ -63,10 +65,17 @@ def _join(backend: str | None) -> TrainerJob:
             init_method=f"tcp://{config.rendezvous}",
             rank=config.rank,
             world_size=config.world_size,
-            timeout=COLLECTIVE_TIMEOUT,
+            timeout=collective_timeout(config),
         )
     link.enter("")
     return TrainerJob(config, link, Ledger(lambda: str(link.ask("manager")["url"]), config.epoch))
+
+
+def collective_timeout(config: WorkerConfig) -> timedelta:
+    """How long to wait for the other ranks. Each may honestly be in a phase until its lease has run out, as one that
+    restores from slow storage or evaluates. A peer that is gone is found by its agent or by the operator, not by this.
+    """
+    return max(SHORTEST_COLLECTIVE_TIMEOUT, timedelta(seconds=config.phase_lease_seconds) + LEASE_MARGIN)
 
 
 def _is_peer_lost(error: BaseException) -> bool:

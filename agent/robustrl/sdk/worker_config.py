@@ -19,3 +19,5 @@ class WorkerConfig(ApiModel):
     memory_dir: str
     steps: int
     seed: int
+    phase_lease_seconds: float
+    """The longest that a phase of any rank may last."""

@@ -222,6 +222,7 @@ class TrainerRunner:
             memory_dir=str(self._memory.root),
             steps=self._config.steps,
             seed=self._config.seed,
+            phase_lease_seconds=assignment.phase_lease_seconds,
         )
         # The names torchrun uses, so that scripts and libraries that read them work unchanged.
         return {

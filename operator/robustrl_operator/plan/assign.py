@@ -64,6 +64,7 @@ def _assignment(view: JobView, pod: PodView, alike: _Alike) -> Assignment:
             "rank": view.member_by_uid[pod.uid].rank,
             "world_size": trainer.replicas * trainer.processes_per_pod,
             "rendezvous": alike.rendezvous,
+            "phase_lease_seconds": float(view.spec.detection.trainer.phase_lease_seconds),
             "hand_over": alike.hand_over,
             "keeper": alike.keepers.of(pod),
         }

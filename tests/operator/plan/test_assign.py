@@ -32,6 +32,11 @@ def test_a_trainer_is_told_everything_it_needs_to_meet_the_others() -> None:
     }  # fmt: skip
 
 
+def test_trainers_are_told_how_long_a_phase_may_last() -> None:
+    view = running_job(job(detection={"trainer": {"phaseLeaseSeconds": 3600}}))
+    assert given(view, "j-trainer-2").phase_lease_seconds == 3600.0
+
+
 def test_each_epoch_meets_at_a_port_of_its_own() -> None:
     ports = {given(with_status(running_job(), epoch=epoch), "j-trainer-1").rendezvous for epoch in (1, 2, 3)}
     assert len(ports) == 3
