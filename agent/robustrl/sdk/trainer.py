@@ -15,13 +15,13 @@ import torch.distributed as dist
 from robustrl.exit_status import PEER_LOST_STATUS
 from robustrl.sdk.agent_link import AgentLink
 from robustrl.sdk.job import TrainerJob
-from robustrl.sdk.ledger import Fenced, Ledger
+from robustrl.sdk.ledger import Ledger
+from robustrl.sdk.peer_lost import is_peer_lost
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
 
 SHORTEST_COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 LEASE_MARGIN = timedelta(minutes=1)
 """By which the operator is first to end a peer whose phase outlives its lease: it knows which one that is."""
-_PEER_LOST_TEXTS = ("Connection closed by peer", "Connection reset by peer", "Connection refused", "gloo", "NCCL")
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def trainer(backend: str | None = None) -> Iterator[TrainerJob]:
     try:
         yield job
     except BaseException as error:
-        if _is_peer_lost(error):
+        if is_peer_lost(error):
             traceback.print_exc()
             print("a peer is gone: waiting for the next epoch", file=sys.stderr, flush=True)
             # Not sys.exit: a process group with a dead peer may never finish its own clean-up.
@@ -76,10 +76,3 @@ def collective_timeout(config: WorkerConfig) -> timedelta:
     restores from slow storage or evaluates. A peer that is gone is found by its agent or by the operator, not by this.
     """
     return max(SHORTEST_COLLECTIVE_TIMEOUT, timedelta(seconds=config.phase_lease_seconds) + LEASE_MARGIN)
-
-
-def _is_peer_lost(error: BaseException) -> bool:
-    """Whether an exception only says that somebody else is gone, or that this epoch is over."""
-    if isinstance(error, Fenced | dist.DistBackendError | dist.DistNetworkError | dist.DistStoreError):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _PEER_LOST_TEXTS)
