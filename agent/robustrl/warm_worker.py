@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-MAX_MESSAGE_BYTES = 256 * 1024
+MAX_MESSAGE_BYTES = 4096
 
 
 def top_level_imports(source: str) -> list[str]:
@@ -106,9 +106,10 @@ class WarmWorker:
         return bool(self._stages) and (self._may_load_all or wanted)
 
     def _receive(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self._channel, MAX_MESSAGE_BYTES, 1)
+        data, descriptors, _, _ = socket.recv_fds(self._channel, MAX_MESSAGE_BYTES, 2)
         if descriptors:
-            self._waiting.append((json.loads(data), descriptors[0]))
+            stderr, request = descriptors
+            self._waiting.append((json.loads(data) | _read(request), stderr))
         elif data:
             self._may_load_all = True
         return bool(data)
@@ -174,6 +175,14 @@ class WarmWorker:
             os._exit(1)
         os.dup2(stderr, 2)
         os.close(stderr)
+
+
+def _read(descriptor: int) -> dict[str, Any]:
+    """What the agent wrote to a file in memory."""
+    with open(descriptor, "rb") as file:
+        file.seek(0)
+        request: dict[str, Any] = json.load(file)
+        return request
 
 
 def run_python(argv: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from robustrl.supervisor import process
 from robustrl.supervisor.process import Supervised, start_cold
-from robustrl.supervisor.warm import WarmWorkerClient, python_arguments
+from robustrl.supervisor.warm import MAX_REQUEST_BYTES, WarmWorkerClient, WarmWorkerGone, python_arguments
 from robustrl.warm_worker import run_python, top_level_imports
 
 PYTHON = sys.executable
@@ -165,6 +165,11 @@ async def test_warm_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         well = await warm.fork([str(tmp_path / "well.py"), "argument"], {**os.environ, "WORD": "word"})
         assert await well.wait() == 0
         assert well.last_words() == "word argument True"
+        # As of a large ConfigMap in envFrom: more than a socket takes at once.
+        large = {f"LARGE_{number}": "x" * 100_000 for number in range(20)}
+        well = await warm.fork([str(tmp_path / "well.py"), "argument"], {**os.environ, **large, "WORD": "large"})
+        assert await well.wait() == 0
+        assert well.last_words() == "large argument True"
         raises, killed, sleeps = [
             await warm.fork([str(tmp_path / name)], os.environ) for name in ("raises.py", "killed.py", "sleeps.py")
         ]
@@ -179,6 +184,15 @@ async def test_warm_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             assert await sleeps.wait() == -9
     finally:
         await warm.close()
+
+
+async def test_a_fork_that_no_process_could_begin_with_is_refused() -> None:
+    client = WarmWorkerClient([], None)
+    client._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with theirs, client._channel, pytest.raises(WarmWorkerGone):
+        await client.fork(["train.py"], {"X": "x" * MAX_REQUEST_BYTES})
+    assert len(os.listdir("/proc/self/fd")) == descriptors - 2, "no descriptor is left behind"
 
 
 async def test_an_end_is_seen_though_somebody_else_took_its_status() -> None:

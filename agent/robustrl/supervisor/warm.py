@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import json
 import logging
@@ -12,6 +13,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from robustrl.supervisor import memory_limit
 from robustrl.supervisor.process import Supervised, die_with_parent, ended, listen_to
@@ -21,6 +23,8 @@ log = logging.getLogger(__name__)
 
 FORK_SECONDS = 180.0
 """Loading everything for the first time, on a busy machine, takes most of this; a fork takes milliseconds."""
+MAX_REQUEST_BYTES = 32 << 20
+"""Of a command and its environment: several times what Linux lets a process begin with."""
 EVERYTHING = "everything"
 """In the place of a module's name: fork when all that the warm worker loads is loaded."""
 SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -87,9 +91,8 @@ class WarmWorkerClient:
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._forks[number] = started
         read_end, write_end = os.pipe()
-        request = json.dumps({"id": number, "argv": list(arguments), "env": dict(env), "after": after}).encode()
         try:
-            socket.send_fds(channel, [request], [write_end])
+            _ask(channel, number, {"argv": list(arguments), "env": dict(env), "after": after}, write_end)
             async with asyncio.timeout(FORK_SECONDS):
                 pid = await started
         except (OSError, TimeoutError) as error:
@@ -138,6 +141,22 @@ class WarmWorkerClient:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
+
+
+def _ask(channel: socket.socket, number: int, request: Mapping[str, Any], stderr: int) -> None:
+    """Ask for a fork. What it shall be goes in a file in memory: an environment may be larger than what a socket takes
+    at once, and the worker reads nothing while it loads.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    text = json.dumps(request).encode()
+    if len(text) > MAX_REQUEST_BYTES:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+    with open(os.memfd_create("fork"), "wb") as file:
+        file.write(text)
+        file.flush()
+        socket.send_fds(channel, [json.dumps({"id": number}).encode()], [stderr, file.fileno()])
 
 
 def _end(pid: int) -> None:
