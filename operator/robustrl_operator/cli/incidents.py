@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from lightkube import ApiError, Client
+from lightkube import ApiError
 from lightkube.core.exceptions import ConfigError
 
 from robustrl_api.job import RLJob
 from robustrl_api.skew import read_message, read_stored
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.cli.readable import readable
+from robustrl_operator.kubernetes.api_client import sync_client
 from robustrl_operator.kubernetes.resources import RLJobResource
 from robustrl_operator.local.run_folder import RunFolder
 from robustrl_operator.report import incidents
@@ -51,7 +52,7 @@ def _local(folder: Path) -> Iterator[tuple[str, RLJobStatus]]:
 
 
 def _cluster(job: str | None, namespace: str | None) -> Iterator[tuple[str, RLJobStatus]]:
-    client = Client()
+    client = sync_client()
     if job:
         one: Any = client.get(RLJobResource, job, namespace=namespace)
         found: Iterable[RLJob] = [read_stored(RLJob, one.to_dict())]

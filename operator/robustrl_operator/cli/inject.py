@@ -28,6 +28,7 @@ from robustrl_api.spec import InjectionMode
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.cli.readable import readable
 from robustrl_operator.faults.kind import FaultKind, kinds_text
+from robustrl_operator.kubernetes.api_client import sync_client
 from robustrl_operator.kubernetes.resources import RLJobResource, is_gone
 from robustrl_operator.local.run_folder import BadRun, RunFolder
 from robustrl_operator.report import injection
@@ -107,7 +108,7 @@ def _read_run(run: RunFolder) -> RLJobStatus:
 
 
 def _ask_cluster(arguments: argparse.Namespace, request: Request) -> Read:
-    client = Client()
+    client = sync_client()
     job = _choose(client, arguments, request.target)
     _check_allowed(job)
     name, namespace = job.metadata.name, job.metadata.namespace

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from lightkube import Client
 from lightkube.config.client_adapter import Client as HttpClient
 from lightkube.config.client_adapter import ConnectionParams
 from lightkube.resources.core_v1 import Pod
@@ -17,6 +16,7 @@ from lightkube.resources.core_v1 import Pod
 from robustrl_api.job import RLJob
 from robustrl_api.names import LABEL_JOB, LABEL_ROLE, Role
 from robustrl_api.skew import read_stored
+from robustrl_operator.kubernetes.api_client import sync_client
 from robustrl_operator.kubernetes.resources import RLJobResource
 
 DOWNLOAD_SECONDS = 60.0
@@ -35,7 +35,7 @@ def fetch(name: str, namespace: str | None, target: Path) -> None:
         lightkube.ApiError: the API server refuses; there may be no such RLJob.
         httpx2.HTTPError, lightkube.ConfigError: there is no way to it.
     """
-    client = Client()
+    client = sync_client()
     where = namespace or client.namespace
     found: Any = client.get(RLJobResource, name, namespace=where)
     port = read_stored(RLJob, found.to_dict()).spec.manager.port

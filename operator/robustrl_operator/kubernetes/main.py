@@ -11,18 +11,18 @@ from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
-from lightkube import AsyncClient, operators
+from lightkube import operators
 from lightkube.resources.core_v1 import Node, Pod
 from prometheus_client import CollectorRegistry, generate_latest
 
 from robustrl_api.names import LABEL_JOB
 from robustrl_operator.kubernetes import certificates
+from robustrl_operator.kubernetes.api_client import async_client
 from robustrl_operator.kubernetes.body import key_of
 from robustrl_operator.kubernetes.identity import TokenAuthenticator
 from robustrl_operator.kubernetes.informer import Informer
 from robustrl_operator.kubernetes.lease import Elector, LeaseLost
 from robustrl_operator.kubernetes.listen import listen
-from robustrl_operator.kubernetes.resources import FIELD_MANAGER
 from robustrl_operator.kubernetes.settings import Settings
 from robustrl_operator.kubernetes.term import Surroundings, Term
 
@@ -52,7 +52,7 @@ class Operator:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._client = AsyncClient(field_manager=FIELD_MANAGER)
+        self._client = async_client()
         self._elector = Elector(self._client, settings.namespace, settings.pod)
         self._pods = Informer(
             self._client,

@@ -55,7 +55,7 @@ def test_one_job_that_cannot_be_read_does_not_hide_the_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs = [stored("good"), stored("bad", mode="Turbo"), stored("fine")]
-    monkeypatch.setattr(incidents, "Client", lambda: SimpleNamespace(list=lambda *_, **__: iter(jobs)))
+    monkeypatch.setattr(incidents, "sync_client", lambda: SimpleNamespace(list=lambda *_, **__: iter(jobs)))
     assert run() == 0
     said = capsys.readouterr()
     assert "ns/good" in said.out
