@@ -178,12 +178,35 @@ def test_a_volume_is_the_same_on_every_node(running: Running) -> None:
     assert execute("reader", "cat", "/data/file") == "kept\n"
 
 
+def test_a_folder_of_a_volume_can_be_a_file_system_of_its_own(running: Running) -> None:
+    with devcluster.own_file_system(running.cluster, "data", "small", mebibytes=1) as folder:
+        body = pod("filler", "node3", TAG, ["sleep", "1000000"])
+        body["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+        body["spec"]["containers"][0]["volumeMounts"].append({"name": "data", "mountPath": "/data"})
+        running.api.post(PODS, body)
+        wait_until(lambda: pod_is_ready(running.api, "filler"), 30)
+        execute("filler", "sh", "-c", "head -c 4M /dev/zero > /data/small/file || :")
+        assert (folder / "file").stat().st_size == 1 << 20, "it is full, and the host sees the same"
+        execute("filler", "sh", "-c", "head -c 4M /dev/zero > /data/elsewhere")
+        running.api.delete(f"{PODS}/filler?gracePeriodSeconds=0")
+    assert not list(folder.iterdir())
+
+
 def test_an_unplugged_node_is_missed_and_comes_back(running: Running) -> None:
     devcluster.cut_node(running.cluster, "node2")
     wait_until(lambda: not is_ready(running.api, "node2"), 30)
     devcluster.heal_node(running.cluster, "node2")
     wait_until(lambda: is_ready(running.api, "node2"), 30)
     wait_until(lambda: fetch("client", "http://greeter/") == "hello from greeter", 20)
+
+
+def test_a_frozen_node_is_missed_and_goes_on(running: Running) -> None:
+    was = restarts(running.api, "client")
+    devcluster.freeze_node(running.cluster, "node2")
+    wait_until(lambda: not is_ready(running.api, "node2"), 30)
+    devcluster.thaw_node(running.cluster, "node2")
+    wait_until(lambda: is_ready(running.api, "node2"), 30)
+    assert restarts(running.api, "client") == was, "nothing on it has ended"
 
 
 def test_a_killed_node_is_missed_and_boots_again(running: Running) -> None:

@@ -2,11 +2,12 @@
 
 from .api import Api
 from .errors import ClusterError
-from .faults import cut_node, heal_node, kill_node, revive_node, slow_node, stop_api
+from .faults import cut_node, freeze_node, heal_node, kill_node, revive_node, slow_node, stop_api, thaw_node
 from .images import Image, build_base, build_image, built, give_back, load, take_away
 from .layout import Cluster
 from .lifecycle import down, up
 from .state import kubeconfig, require
+from .storage import own_file_system
 
 __all__ = [
     "Api",
@@ -18,15 +19,18 @@ __all__ = [
     "built",
     "cut_node",
     "down",
+    "freeze_node",
     "give_back",
     "heal_node",
     "kill_node",
     "kubeconfig",
     "load",
+    "own_file_system",
     "require",
     "revive_node",
     "slow_node",
     "stop_api",
     "take_away",
+    "thaw_node",
     "up",
 ]

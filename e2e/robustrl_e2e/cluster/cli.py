@@ -146,6 +146,8 @@ _FAULTS: dict[str, tuple[str, Callable[[Cluster, str], None]]] = {
     "node-revive": ("boot a killed node", faults.revive_node),
     "node-cut": ("unplug a node's cable", faults.cut_node),
     "node-heal": ("plug it in again", faults.heal_node),
+    "node-freeze": ("let a node stand still", faults.freeze_node),
+    "node-thaw": ("let it go on", faults.thaw_node),
 }
 _COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "up": _up,

@@ -41,6 +41,25 @@ def heal_node(cluster: Cluster, name: str) -> None:
     return network.set_link(cluster.worker(name), up=True)
 
 
+def freeze_node(cluster: Cluster, name: str) -> None:
+    """Let the node stand still: it answers nobody, and when it is thawed it goes on as if nothing had happened."""
+    if cluster.provider == "kind":
+        return kind.freeze_node(name)
+    worker = cluster.worker(name)
+    # Its network is the kernel's, which is not frozen and would take what nobody reads.
+    network.set_link(worker, up=False)
+    return machine.freeze(worker, frozen=True)
+
+
+def thaw_node(cluster: Cluster, name: str) -> None:
+    """Let a frozen node go on."""
+    if cluster.provider == "kind":
+        return kind.thaw_node(name)
+    worker = cluster.worker(name)
+    machine.freeze(worker, frozen=False)
+    return network.set_link(worker, up=True)
+
+
 def slow_node(cluster: Cluster, name: str, megabits: int | None) -> None:
     """Hold the node's traffic to a rate in megabits per second, each way; None lifts it. Native clusters only."""
     _require_native(cluster)

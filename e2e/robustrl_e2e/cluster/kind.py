@@ -87,6 +87,14 @@ def revive_node(node: str) -> None:
     run("docker", "start", node)
 
 
+def freeze_node(node: str) -> None:
+    run("docker", "pause", node)
+
+
+def thaw_node(node: str) -> None:
+    run("docker", "unpause", node)
+
+
 def cut_node(node: str) -> None:
     run("docker", "network", "disconnect", "kind", node)
 

@@ -96,7 +96,7 @@ def render_boot(machine: Machine, folder: Path, daemons: Iterable[Daemon], binar
         f"hostname {machine.name}",
         "mount --make-rshared /",
         f"mount --bind {shlex.quote(str(binaries))} {var}/robustrl/bin",
-        f"mount --bind {shlex.quote(str(storage.folder(machine.cluster)))} {storage.MOUNT_POINT}",
+        f"mount --rbind {shlex.quote(str(storage.folder(machine.cluster)))} {storage.MOUNT_POINT}",
         f"mount --rbind {var} /var",  # from here on paths below the host's /var mean the machine's own
         "mount -t tmpfs -o mode=0755,nosuid,nodev machine-run /run",
         "mkdir -p /run/netns /run/lock",
@@ -123,8 +123,14 @@ def require_alive(machine: Machine) -> None:
         raise ClusterError(f"{machine.name} of cluster {machine.cluster} is not running\n{console}".rstrip())
 
 
+def freeze(machine: Machine, *, frozen: bool) -> None:
+    """Let everything in the machine stand still, as that of a suspended virtual one does, or go on."""
+    cgroups.freeze(machine.cgroup, frozen=frozen)
+
+
 def kill(machine: Machine) -> None:
     """Cut the power: SIGKILL to the first process, hence to all, and wait until none is left."""
+    freeze(machine, frozen=False)  # what is frozen does not die
     if identity := read_pid_file(_pid_file(machine)):
         identity.signal(signal.SIGKILL)
     kill_cgroup(machine.cgroup)

@@ -178,6 +178,7 @@ def _mend(cluster: Cluster, nodes: int) -> Cluster:
         server.signal(signal.SIGCONT)
     control_plane.wait_ready(cluster)
     for part in cluster.machines:
+        machine.freeze(part, frozen=False)
         if machine.alive(part) and not network.link_is_up(part):
             say(f"plugging in {part.name}")
             network.set_link(part, up=True)
@@ -196,7 +197,7 @@ def _known_machines(name: str) -> tuple[Machine, ...]:
 
 
 def _unmount_below(folder: Path) -> None:
-    """Nothing of a cluster is mounted in the host; if something is all the same, it must not be deleted through."""
+    """The folder of volumes and what is on it; whatever else there is must not be deleted through either."""
     for mount in reversed(mounts.points()):
         if mount.startswith(f"{folder}{os.sep}"):
             run("umount", "--lazy", mount)
