@@ -173,6 +173,8 @@ class SuspectNode(DocumentedModel):
     """Faults on it, each no later than recovery.suspicion.forgetSeconds after the one before."""
     last_time: str = Field(max_length=64)
     """When the last of them was found."""
+    lost_time: str = Field(default="", max_length=64)
+    """When its machine was last taken for lost; empty if it never was."""
 
 
 class InjectionStage(StrEnum):

@@ -55,6 +55,8 @@ class NodeView:
     exists: bool = True
     leaving: bool = False
     """It is about to be taken away, as a spot machine that is called back."""
+    heard: datetime | None = None
+    """When it last said of itself how it is, by its own clock: as it starts, and every few minutes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,11 +54,12 @@ def read_pod(pod: Object, taints: Sequence[Object] = ()) -> PodView:
 
 
 def read_node(node: Object) -> NodeView:
-    """Whether a node is ready, as the control plane sees it."""
+    """Whether a node is ready, as the control plane sees it, and when its kubelet last said so."""
     conditions = node.get("status", {}).get("conditions") or []
-    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    said = next((c for c in conditions if c["type"] == "Ready"), {"status": "Unknown"})
+    heard = read_time(said["lastHeartbeatTime"]) if said.get("lastHeartbeatTime") else None
     leaving = any(taint["key"] in TERMINATION_TAINTS for taint in taints_of(node))
-    return NodeView(node["metadata"]["name"], ready=ready, leaving=leaving)
+    return NodeView(node["metadata"]["name"], ready=said["status"] == "True", leaving=leaving, heard=heard)
 
 
 def taints_of(node: Object) -> list[Object]:

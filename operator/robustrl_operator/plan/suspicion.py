@@ -29,7 +29,9 @@ def note(draft: Draft, pod: str, fault: Verdict) -> Draft:
     faults = before.faults + 1 if before else 1
     if fault.cause is Cause.GPU_FAILED:
         faults = max(faults, draft.spec.recovery.suspicion.faults)
-    counted = SuspectNode(name=node, faults=faults, last_time=timestamp(draft.view.now))
+    now = timestamp(draft.view.now)
+    lost = now if fault.node_lost else before.lost_time if before else ""
+    counted = SuspectNode(name=node, faults=faults, last_time=now, lost_time=lost)
     return draft.set(suspects=(*others, counted)[-MAX_SUSPECTS:])
 
 
@@ -42,6 +44,18 @@ def suspects(draft: Draft) -> frozenset[str]:
 def struck_lately(draft: Draft) -> frozenset[str]:
     """Nodes that had a fault a moment ago. A dead one looks free to the scheduler as soon as its pod is deleted."""
     return frozenset(s.name for s in draft.status.suspects if draft.view.now - moment(s.last_time) <= UNSEEN)
+
+
+def lost(draft: Draft) -> frozenset[str]:
+    """Nodes whose machines were taken for lost a moment ago and have not said anything since."""
+    return frozenset(s.name for s in draft.status.suspects if s.lost_time and _is_lost(draft, s))
+
+
+def _is_lost(draft: Draft, suspect: SuspectNode) -> bool:
+    since = moment(suspect.lost_time)
+    node = draft.view.nodes.get(suspect.name)
+    says_that_it_lives = node is not None and node.heard is not None and node.heard > since
+    return draft.view.now - since <= UNSEEN and not says_that_it_lives
 
 
 def _seat(draft: Draft, pod: str) -> str:

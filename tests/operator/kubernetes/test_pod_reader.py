@@ -111,3 +111,10 @@ def test_whom_a_taint_ends(taint: dict[str, str], toleration: dict[str, Any] | N
 def test_which_nodes_are_about_to_go(key: str, leaves: bool) -> None:
     node = {"metadata": {"name": "n"}, "spec": {"taints": [{**TAINT, "key": key}]}}
     assert read_node(node).leaving is leaves
+
+
+def test_when_a_node_last_said_how_it_is() -> None:
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": STARTED}
+    node = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "DiskPressure", "status": "False"}, ready]}}
+    assert (read_node(node).ready, read_node(node).heard) == (True, datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC))
+    assert (read_node({"metadata": {"name": "n"}}).ready, read_node({"metadata": {"name": "n"}}).heard) == (False, None)

@@ -23,6 +23,7 @@ def waiting(nodes: dict[str, NodeView], seconds: float = 61, **fields: Any) -> J
     return replace(view, reports=reports, nodes={**view.nodes, **nodes})
 
 
+SPEAKS, SPOKE = ({"n9": NodeView("n9", heard=NOW - seconds * SECOND)} for seconds in (2, 4))
 BACK, AWAY = {"n9": NodeView("n9")}, {"n9": NodeView("n9", ready=False)}
 
 
@@ -33,6 +34,8 @@ BACK, AWAY = {"n9": NodeView("n9")}, {"n9": NodeView("n9", ready=False)}
         pytest.param(waiting(AWAY), False, id="the node is not ready"),
         pytest.param(waiting({}), False, id="the node is no more"),
         pytest.param(waiting(BACK, seconds=59), False, id="the node's death may not be known yet"),
+        pytest.param(waiting(SPEAKS, seconds=3), True, id="the node says that it is back"),
+        pytest.param(waiting(SPOKE, seconds=3), False, id="the node spoke before its death"),
         pytest.param(waiting(BACK, waiting="ContainerCreating"), False, id="it has room"),
         pytest.param(waiting(BACK, kept_off=()), False, id="it was kept off nowhere"),
         pytest.param(waiting(BACK, deleting=True), False, id="it goes already"),

@@ -14,7 +14,7 @@ from robustrl_operator.plan.incident import note_incident
 from robustrl_operator.plan.rules import populate
 from robustrl_operator.plan.standby import promotable
 from robustrl_operator.plan.suspicion import suspects
-from robustrl_operator.view import JobView, timestamp
+from robustrl_operator.view import JobView, NodeView, timestamp
 
 
 def faulty(view: JobView, *pods: str) -> Draft:
@@ -82,6 +82,36 @@ def test_new_pods_rather_not_go_where_a_fault_was_a_moment_ago(ago: float, shunn
     view = without_pod(suspect(ago, faults=1), "j-rollout-4")
     (created,) = actions(populate.apply(draft(view)), CreatePod)
     assert created.suspect_nodes == shunned
+
+
+def machine_lost(ago: float, heard_ago: float | None = None) -> JobView:
+    """The machine of one pod that is gone was lost before; the pod of another one is gone now."""
+    view = replace(running_job(), now=NOW - ago * SECOND)
+    after = note_incident(draft(view), "rollout", "j-rollout-3", failed("Node", "HeartbeatLost"), "replace")
+    assert [s.lost_time for s in after.status.suspects] == [timestamp(view.now)]
+    node = NodeView("n3", heard=None if heard_ago is None else NOW - heard_ago * SECOND)
+    return replace(without_pod(running_job(), "j-rollout-4"), status=after.status, nodes={"n3": node})
+
+
+@pytest.mark.parametrize(
+    ("view", "avoided"),
+    [
+        pytest.param(machine_lost(59), ("n3",), id="a moment ago"),
+        pytest.param(machine_lost(61), (), id="long enough ago for the control plane to have seen it"),
+        pytest.param(machine_lost(20, heard_ago=21), ("n3",), id="it spoke before"),
+        pytest.param(machine_lost(20, heard_ago=19), (), id="it speaks again"),
+    ],
+)
+def test_no_pod_goes_to_a_machine_that_was_just_lost(view: JobView, avoided: tuple[str, ...]) -> None:
+    """However full the others are: to the scheduler the dead one is the only one with room."""
+    (created,) = actions(populate.apply(draft(view)), CreatePod)
+    assert created.avoid_nodes == avoided
+
+
+def test_a_machine_stays_lost_when_something_else_fails_on_it() -> None:
+    view = machine_lost(20)
+    again = note_incident(draft(view), "rollout", "j-rollout-3", failed(evidence="another"), "restart")
+    assert [(s.faults, s.lost_time) for s in again.status.suspects] == [(2, timestamp(NOW - 20 * SECOND))]
 
 
 def test_others_are_promoted_first() -> None:

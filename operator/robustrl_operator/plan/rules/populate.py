@@ -84,6 +84,6 @@ def _pause(draft: Draft, name: str) -> timedelta | None:
 
 
 def _lost_nodes(draft: Draft) -> tuple[str, ...]:
-    """Nodes whose pods have just been given up. Their room looks free to the scheduler for some seconds yet."""
-    lost = {pod.node for pod in draft.view.pods if pod.node and draft.verdict(pod.uid).node_lost}
-    return tuple(sorted(lost))
+    """Nodes whose machines were given up just now. Their room looks free to the scheduler for some seconds yet."""
+    now = {pod.node for pod in draft.view.pods if pod.node and draft.verdict(pod.uid).node_lost}
+    return tuple(sorted(now | suspicion.lost(draft)))

@@ -12,7 +12,8 @@ from robustrl_operator.plan.draft import Draft
 from robustrl_operator.view import PodView
 
 NODE_IS_KNOWN = timedelta(seconds=60)
-"""By then the control plane has noticed a dead node (after 50 s as it comes): one that is ready lives."""
+"""By then the control plane has noticed a dead node (after 50 s as it comes): one that is ready lives. One that says
+itself that it is ready, as a machine does that has booted, is known to live at once."""
 NO_ROOM = "Unschedulable"
 
 
@@ -24,5 +25,12 @@ def apply(draft: Draft) -> Draft:
 
 
 def _is_stranded(draft: Draft, pod: PodView) -> bool:
-    waits = pod.waiting == NO_ROOM and draft.view.now - pod.created > NODE_IS_KNOWN
-    return waits and any(node in draft.view.nodes and not draft.view.node_lost(node) for node in pod.kept_off)
+    return pod.waiting == NO_ROOM and any(_lives(draft, pod, node) for node in pod.kept_off)
+
+
+def _lives(draft: Draft, pod: PodView, name: str) -> bool:
+    node = draft.view.nodes.get(name)
+    if node is None or draft.view.node_lost(name):
+        return False
+    says_so = node.heard is not None and node.heard > pod.created
+    return says_so or draft.view.now - pod.created > NODE_IS_KNOWN
