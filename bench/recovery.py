@@ -10,21 +10,23 @@ loaded. Under RoleBased every row is checked as well: cause, rule, epoch, who re
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from robustrl_api.spec import Strategy
 from robustrl_e2e import cluster, stack
 from robustrl_e2e.cluster.errors import told
 from robustrl_e2e.cluster_job import ClusterJob, sample
-from robustrl_e2e.exporters import Exporters, watched
-from robustrl_e2e.play import Outcome, play, settled
-from robustrl_operator.faults.matrix import MATRIX, Place, Row, Shape
+from robustrl_e2e.play import Outcome, play, play_to_the_end, settled
+from robustrl_e2e.surroundings import Surroundings, shaped_job
+from robustrl_operator.faults.matrix import MATRIX, Moment, Place, Row, Shape
 
 STANDBY_SECONDS = 12.0
 """What a new rollout needs to load its standby on two cores shared by eight machines."""
@@ -34,6 +36,8 @@ NODES = 9
 USUAL = ("worker", "trainer-pod", "trainer", "rollout-pod")
 TARGETS = {"worker": 1.0, "trainer-pod": 3.0, "trainer": 6.0}
 """Medians aimed at, in seconds (provenance: the project's own goals, not a measurement)."""
+STRUCK_ONCE = frozenset({Shape.LINGERING, Shape.RAISING, Shape.FAILS_TO_RESTART})
+"""Shapes of jobs that one row changes for good."""
 AS_IF_THE_FIRST = {
     "budgets": {"jobRestarts": 1000},
     "backoff": {"baseDelaySeconds": 0},
@@ -75,50 +79,60 @@ def main() -> int:
 def run(
     running: cluster.Cluster, chosen: Sequence[Row], strategies: Sequence[Strategy], repeat: int
 ) -> Iterator[Outcome]:
-    """Play every row under each strategy, on one job as long as it lasts."""
-    began, done = time.monotonic(), 0
-    plays = {
-        strategy: [row for row in chosen if compares(row, strategy) for _ in range(repeat)] for strategy in strategies
-    }
-    total = sum(map(len, plays.values()))
-    for strategy, played in plays.items():
-        job = start(running, strategy)
-        for shape in dict.fromkeys(row.shape for row in played):
-            with watched(job) if shape is Shape.WATCHED else nullcontext() as exporters:
-                for row in (row for row in played if row.shape is shape):
-                    outcome = attempt(job, row, strategy, exporters)
-                    done += 1
-                    print(f"[{done}/{total}, {time.monotonic() - began:4.0f} s] {line(outcome)}", flush=True)
-                    yield outcome
-                    if outcome.step_seconds is None:
-                        # It is stuck or has ended: the other rows deserve a sound one.
-                        job = start(running, strategy)
-        job.delete()
+    """Play every row under each strategy; rows that ask for the same shape strike one job as long as it lasts."""
+    began = time.monotonic()
+    played = [
+        (strategy, shape, [row for row in chosen if row.shape is shape and compares(row, strategy)] * repeat)
+        for strategy in strategies
+        for shape in dict.fromkeys(row.shape for row in chosen)
+    ]
+    total = sum(len(rows) for _, _, rows in played)
+    outcomes = itertools.chain.from_iterable(on_jobs_of(running, *each) for each in played)
+    for done, outcome in enumerate(outcomes, start=1):
+        print(f"[{done}/{total}, {time.monotonic() - began:4.0f} s] {line(outcome)}", flush=True)
+        yield outcome
 
 
 def compares(row: Row, strategy: Strategy) -> bool:
-    """What is no fault of the job's restarts nothing under either strategy."""
-    return strategy is Strategy.ROLE_BASED or row.incidents > 0
+    """What is no fault of the job's restarts nothing under either strategy, and what restarts the whole job under one
+    does so under the other."""
+    return strategy is Strategy.ROLE_BASED or (row.incidents > 0 and not row.whole_job)
 
 
-def start(running: cluster.Cluster, strategy: Strategy) -> ClusterJob:
+def on_jobs_of(running: cluster.Cluster, strategy: Strategy, shape: Shape, rows: Sequence[Row]) -> Iterator[Outcome]:
+    """Play rows on jobs of a shape. One that is stuck or has ended is followed by another: the rest deserve a sound
+    one."""
+    waiting = deque(rows)
+    while waiting:
+        with shaped_job(running, manifest(strategy), shape) as (job, surroundings):
+            sound = True
+            while waiting and sound:
+                outcome = attempt(job, waiting.popleft(), strategy, surroundings)
+                sound = outcome.step_seconds is not None and shape not in STRUCK_ONCE
+                yield outcome
+
+
+def manifest(strategy: Strategy) -> dict[str, Any]:
     """A job whose step takes about a third of a second, so that what is measured is not the wait for a batch."""
-    manifest = sample(
+    made = sample(
         "bench",
         steps=MAX_STEPS,
         recovery={"strategy": strategy.value, **AS_IF_THE_FIRST},
         detection=HANGS_ARE_FOUND_SOON,
         faultInjection={"mode": "Allowed"},
     )
-    manifest["spec"]["data"] |= {"promptsPerStep": 8, "samplesPerPrompt": 8, "concurrency": 32}
-    return ClusterJob.create(running, manifest)
+    made["spec"]["data"] |= {"promptsPerStep": 8, "samplesPerPrompt": 8, "concurrency": 32}
+    return made
 
 
-def attempt(job: ClusterJob, row: Row, strategy: Strategy, exporters: Exporters | None) -> Outcome:
+def attempt(job: ClusterJob, row: Row, strategy: Strategy, surroundings: Surroundings) -> Outcome:
     """Play a row; a job that is not over it in time is a complaint."""
     try:
-        settled(job, STANDBY_SECONDS if row.needs_standby else 0.0)
-        return play(job, row, exporters)
+        if row.fails:
+            return play_to_the_end(job, row)
+        if row.moment is not Moment.FIRST_STEP:
+            settled(job, STANDBY_SECONDS if row.needs_standby else 0.0)
+        return play(job, row, surroundings)
     except (TimeoutError, RuntimeError, OSError, LookupError, cluster.ClusterError) as error:
         return Outcome(row, strategy, None, None, (f"{type(error).__name__}: {error}",))
 

@@ -68,8 +68,7 @@ def hand(job: ClusterJob) -> Iterator[ClusterHand]:
 def hit(hand: ClusterHand, kind: FaultKind) -> float:
     """Strike; when that was."""
     asyncio.run(strike(hand, kind))
-    assert hand.struck is not None
-    return hand.struck
+    return hand.struck(kind)
 
 
 def uids(job: ClusterJob) -> dict[str, str]:

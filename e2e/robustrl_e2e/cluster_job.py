@@ -55,7 +55,7 @@ def for_dev_cluster(manifest: Object, claim: str) -> Object:
 
 @dataclass
 class ClusterJob:
-    """One RLJob and what is known of it. Use `create` to make one."""
+    """One RLJob and what is known of it. Use `create` to make one, or `prepare` and `apply`."""
 
     running: cluster.Cluster
     name: str
@@ -70,12 +70,23 @@ class ClusterJob:
     @classmethod
     def create(cls, running: cluster.Cluster, manifest: Object) -> ClusterJob:
         """Apply the job and its volume; a job of the same name is deleted first, with its volume."""
-        job = cls(running, manifest["metadata"]["name"])
+        job = cls.prepare(running, manifest["metadata"]["name"])
+        job.apply(manifest)
+        return job
+
+    @classmethod
+    def prepare(cls, running: cluster.Cluster, name: str) -> ClusterJob:
+        """The volume of a job that is yet to be applied; one of the same name is deleted first, with its volume."""
+        job = cls(running, name)
         job.delete()
         claim = yaml.safe_load((ROOT / "examples" / "sort4" / "storage.yaml").read_text())
-        claim["metadata"]["name"] = job.name
-        job.kubectl("apply", "-f", "-", text=yaml.safe_dump_all([claim, manifest]))
+        claim["metadata"]["name"] = name
+        job.apply(claim)
         return job
+
+    def apply(self, *manifests: Object) -> None:
+        """Run `kubectl apply`: the job itself, and what it needs."""
+        self.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(manifests))
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
         """Run kubectl on the job's namespace.

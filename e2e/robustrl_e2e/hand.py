@@ -5,21 +5,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import secrets
 import signal
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 from robustrl_api.control import Harm
 from robustrl_api.injection import Request
 from robustrl_api.names import ANNOTATION_INJECT, Role
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster import machine
-from robustrl_e2e.cluster_job import ClusterJob
-from robustrl_e2e.exporters import Exporters
+from robustrl_e2e.cluster_job import ClusterJob, Object
+from robustrl_e2e.managers import ledger_of
 from robustrl_e2e.stack import JOB_IMAGE, NAMESPACE
-from robustrl_operator.faults.kind import API_SECONDS, CUT_SECONDS, KINDS, LEASE_SECONDS, Blow, FaultKind, Means
+from robustrl_e2e.surroundings import USUAL, Surroundings
+from robustrl_operator.faults.kind import (
+    API_SECONDS,
+    CUT_SECONDS,
+    FREEZE_SECONDS,
+    KINDS,
+    LEASE_SECONDS,
+    Blow,
+    Deed,
+    FaultKind,
+    Means,
+)
+from robustrl_operator.local.storage_harm import SETTLE_SECONDS, StorageHarm, damage_copies
+
+log = logging.getLogger(__name__)
 
 # Runs in the pod: signals the process under the agent's care, which leads a session of its own, and says when.
 _SIGNAL_CHILD = """
@@ -35,23 +52,20 @@ print(now)
 """
 LEAD_SECONDS = 2.0
 LEADER_SECONDS = 30.0
+MEMORY = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/robustrl-memory"
+"""Where a pod's memory is in its machine."""
 EXPORTERS_MEANS = frozenset({Means.BREAK_GPU, Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS})
 _SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
 
 
 class ClusterHand:
-    """A `Hand` on real machines, whose power and cables it holds.
+    """A `Hand` on real machines, whose power and cables it holds."""
 
-    Args:
-        exporters: of the machines' GPUs, where the job has any.
-
-    Attributes:
-        struck: when the first blow fell, in seconds since the epoch; None before.
-    """
-
-    def __init__(self, job: ClusterJob, exporters: Exporters | None = None) -> None:
-        self._job, self._exporters = job, exporters
-        self.struck: float | None = None
+    def __init__(self, job: ClusterJob, surroundings: Surroundings = USUAL) -> None:
+        self._job, self._exporters = job, surroundings.exporters
+        self._checkpoints = surroundings.checkpoints
+        self._storage = StorageHarm(self._checkpoints) if self._checkpoints is not None else None
+        self._done: dict[Deed, float] = {}
         self._later: list[threading.Timer] = []
 
     def playing(self, role: Role) -> list[str]:
@@ -59,14 +73,15 @@ class ClusterHand:
 
     async def do(self, blow: Blow) -> None:
         when = await asyncio.to_thread(self._do, blow)
-        self.struck = self.struck or when
+        self._done.setdefault(blow.deed, when)
+
+    def struck(self, kind: FaultKind) -> float:
+        """When a fault of this kind first fell, which what was done before it did not, in seconds since the epoch."""
+        return self._done[KINDS[kind].deed]
 
     def _do(self, blow: Blow) -> float:
         if isinstance(blow.deed, Harm):
             return self._signal(blow) if blow.deed in _SIGNALS else self._inject(blow)
-        if blow.deed is Means.TAKE_IMAGE:
-            cluster.take_away(self._job.running, JOB_IMAGE)
-            return time.time()  # it hurts nobody before it is done
         when = time.time()
         self._from_outside(blow.pod, blow.deed)
         return when
@@ -96,12 +111,18 @@ class ClusterHand:
         running = self._job.running
         if means is Means.DELETE:
             self._job.api.delete(f"/api/v1/namespaces/default/pods/{pod}")
+        elif means is Means.TAKE_IMAGE:
+            cluster.take_away(running, JOB_IMAGE)
         elif means is Means.CUT_POWER:
             cluster.kill_node(running, self._node(pod))
         elif means is Means.CUT_LINK:
             node = self._node(pod)
             cluster.cut_node(running, node)
             self._after(CUT_SECONDS, lambda: cluster.heal_node(running, node))
+        elif means is Means.FREEZE:
+            node = self._node(pod)
+            cluster.freeze_node(running, node)
+            self._after(FREEZE_SECONDS, lambda: cluster.thaw_node(running, node))
         elif means is Means.DRAIN:
             self._drain(self._node(pod))
         elif means is Means.DELETE_OPERATORS:
@@ -112,6 +133,12 @@ class ClusterHand:
             self._job.kubectl("-n", NAMESPACE, "delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
         elif means in EXPORTERS_MEANS and self._exporters is not None:
             self._exporters.do(means, pod)
+        elif self._storage is not None and means is Means.FILL_STORAGE:
+            self._storage.fill()
+        elif self._storage is not None and means is Means.SEAL_STORAGE:
+            self._storage.seal()
+        elif self._checkpoints is not None and means is Means.DAMAGE_CHECKPOINT:
+            self._damage(self._checkpoints)
         elif means is Means.STOP_API:
             self._after(0.0, lambda: cluster.stop_api(running, API_SECONDS))
         elif means is Means.TAKE_LEASE:
@@ -125,8 +152,18 @@ class ClusterHand:
     def _drain(self, node: str) -> None:
         self._job.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=90s")
 
-    def _after(self, seconds: float, act: object) -> None:
-        assert callable(act)
+    def _damage(self, stored: Path) -> None:
+        """Every copy of the newest committed checkpoint, in storage and in the pods' memories."""
+        time.sleep(SETTLE_SECONDS)
+        newest = ledger_of(self._job).commits[-1].version
+        shelves = [stored, *(self._memory(pod) / "checkpoints" for pod in self._job.pods())]
+        damaged = sum(damage_copies(shelf, newest) for shelf in shelves)
+        log.warning("checkpoint %s: %d copies are damaged", newest, damaged)
+
+    def _memory(self, pod: Object) -> Path:
+        return machine.reach(self._job.running.worker(pod["node"]), MEMORY.format(uid=pod["uid"]))
+
+    def _after(self, seconds: float, act: Callable[[], object]) -> None:
         timer = threading.Timer(seconds, act)
         timer.start()
         self._later.append(timer)
@@ -136,6 +173,8 @@ class ClusterHand:
         for timer in self._later:
             timer.join()
         self._later.clear()
+        if self._storage is not None:
+            self._storage.mend()
         running = self._job.running
         for node in running.node_names:
             if not machine.alive(running.worker(node)):
@@ -145,7 +184,7 @@ class ClusterHand:
         cluster.give_back(running, JOB_IMAGE)
         if self._exporters is not None:
             self._exporters.mend()
-        self.struck = None
+        self._done.clear()
 
 
 def take_lease(job: ClusterJob, seconds: float) -> None:

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from robustrl.audit import record, report
-from robustrl_api.names import Role
+from robustrl.audit import report
 from robustrl_api.spec import Strategy
-from robustrl_api.status import ConditionType, Incident
-from robustrl_e2e.cluster import proxy
-from robustrl_e2e.cluster_job import ClusterJob
-from robustrl_e2e.exporters import Exporters
+from robustrl_api.status import Condition, ConditionType, Incident, RLJobStatus, Truth
+from robustrl_e2e.cluster_job import ClusterJob, read_ledger
 from robustrl_e2e.hand import ClusterHand
-from robustrl_operator.faults.matrix import Row
+from robustrl_e2e.managers import curve_of, ledger_of
+from robustrl_e2e.surroundings import USUAL, Surroundings
+from robustrl_e2e.waiting import until_at_work, until_moment, until_promoted
+from robustrl_operator.faults.matrix import Moment, Row
 from robustrl_operator.faults.strike import strike
 from robustrl_operator.view import moment
 
 SETTLE_STEPS = 3
 DEADLINE_SECONDS = 300.0
 POLL_SECONDS = 0.1
-ASK_SECONDS = 20.0
 FOUND_SECONDS = 60.0
 """An agent that was killed is started again by its kubelet, who waits 10 s and more if it was not the first time."""
 
@@ -51,10 +46,12 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class _Picture:
-    """The job before or after a fault: which pods there are, and in which run of its agent each is."""
+class Picture:
+    """The job before or after a fault: which pods there are, in which run of its agent each is, and how many committed
+    steps were trained again so far."""
 
     epoch: int
+    undone: int
     uids: dict[str, str]
     boots: dict[str, str]
 
@@ -71,40 +68,61 @@ def settled(job: ClusterJob, standby_seconds: float = 0.0) -> None:
     job.until_step(job.step() + SETTLE_STEPS, DEADLINE_SECONDS)
 
 
-def play(job: ClusterJob, row: Row, exporters: Exporters | None = None) -> Outcome:
+def play(job: ClusterJob, row: Row, surroundings: Surroundings = USUAL) -> Outcome:
     """Strike a job that is settled; return when it is settled again.
-
-    Args:
-        exporters: what a row of shape `Watched` strikes.
 
     Raises:
         TimeoutError: it is not, in time. What was broken is mended nevertheless.
     """
-    hand, before, strategy = ClusterHand(job, exporters), _picture(job), job.read().spec.recovery.strategy
+    if row.moment is Moment.FIRST_STEP:
+        until_at_work(job, epoch=1)
+    hand, before, strategy = ClusterHand(job, surroundings), _picture(job), job.read().spec.recovery.strategy
+    by_role = strategy is Strategy.ROLE_BASED
     try:
-        struck_pods = asyncio.run(strike(hand, row.kind, row.index))
-        assert hand.struck is not None
-        struck = hand.struck
-        if strategy is Strategy.WHOLE_JOB and row.seconds:
+        struck_pods = _strike(job, hand, row)
+        struck = hand.struck(row.kind)
+        if not by_role and row.seconds:
             # All pods begin again, which may need what was taken away.
             time.sleep(max(0.0, struck + row.seconds - time.time()))
             hand.mend()
-        rises = row.epochs > 0 or (strategy is Strategy.WHOLE_JOB and row.incidents > 0)
-        stepped = _next_step(job, struck, before.epoch if rises else before.epoch - 1)
+        rises = row.epochs if by_role else min(row.incidents, 1)
+        stepped = _next_step(job, struck, before.epoch + rises)
+        # Training may not notice, and the job looks settled until the fault is found.
+        _until_found(job, struck, row.incidents if by_role else min(row.incidents, 1))
         time.sleep(max(0.0, struck + row.seconds - time.time()))
         unsaid = tuple(_unsaid(job, row))
     finally:
         hand.mend()
-    # Training may not notice, and the job looks settled until the fault is found.
-    _until_found(job, struck, row.incidents if strategy is Strategy.ROLE_BASED else min(row.incidents, 1))
     settled(job)
     found = _found(job, struck)
-    complaints = (
-        tuple(_judge(row, before, _picture(job), struck_pods, found)) if strategy is Strategy.ROLE_BASED else ()
-    )
-    complaints += unsaid
-    complaints += tuple(f"audit: {finding}" for finding in audit(job).findings)
+    complaints = (*unsaid, *_still_said(job, row))
+    if by_role:
+        complaints += tuple(judge(row, before, _picture(job), struck_pods, found))
+    complaints += tuple(f"audit: {finding}" for finding in report.of(ledger_of(job)).findings)
     return Outcome(row, strategy, *times_of(row, struck, found, stepped), complaints)
+
+
+def play_to_the_end(job: ClusterJob, row: Row) -> Outcome:
+    """Wait for the end of a job whose script is at fault itself.
+
+    Raises:
+        TimeoutError: it does not come.
+    """
+    status = job.until_ended(DEADLINE_SECONDS)
+    complaints = [*judge_end(row, status), *(f"audit: {each}" for each in read_ledger(job)["audit"]["findings"])]
+    return Outcome(row, job.read().spec.recovery.strategy, None, None, tuple(complaints))
+
+
+def _strike(job: ClusterJob, hand: ClusterHand, row: Row) -> tuple[str, ...]:
+    """As often as the row's moment asks for; the pods that were hit."""
+    epoch, members = job.status.epoch, {member.uid for member in job.status.members}
+    struck = asyncio.run(strike(hand, row.kind, until_moment(job, row)))
+    if row.moment is Moment.PROMOTION:
+        return struck + asyncio.run(strike(hand, row.kind, until_promoted(job, members)))
+    if row.moment is Moment.SAME_STEP:
+        until_at_work(job, epoch + 1)
+        return struck + asyncio.run(strike(hand, row.kind, row.index))
+    return struck
 
 
 def times_of(row: Row, struck: float, found: list[Incident], stepped: float) -> tuple[float | None, float]:
@@ -126,50 +144,73 @@ def _until_found(job: ClusterJob, struck: float, incidents: int) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _picture(job: ClusterJob) -> _Picture:
+def _picture(job: ClusterJob) -> Picture:
     """Every pod with what its agent said: an operator that is new has not heard of all of them yet."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         pods = [pod for pod in job.pods() if not pod["deleting"]]
         if pods and all(pod["report"] for pod in pods):
             boots = {pod["name"]: pod["report"]["boot"] for pod in pods}
-            return _Picture(job.status.epoch, {pod["name"]: pod["uid"] for pod in pods}, boots)
+            undone = len(ledger_of(job).undone)
+            return Picture(job.status.epoch, undone, {pod["name"]: pod["uid"] for pod in pods}, boots)
         if time.monotonic() > deadline:
             raise TimeoutError(f"the operator has not heard of every pod within {DEADLINE_SECONDS:.0f} s")
         time.sleep(POLL_SECONDS)
 
 
 def _next_step(job: ClusterJob, struck: float, epoch: int) -> float:
-    """When the first step was committed after a moment and in a later epoch than the one given."""
+    """When the first step was committed after a moment and in this epoch or a later one."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
-        for step in curve(job):
-            if step["epoch"] > epoch and step["time"] > struck:
+        for step in curve_of(job):
+            if step["epoch"] >= epoch and step["time"] > struck:
                 return float(step["time"])
         time.sleep(POLL_SECONDS)
     raise TimeoutError(f"no step within {DEADLINE_SECONDS:.0f} s")
 
 
+def _degraded(job: ClusterJob) -> Condition:
+    return next(c for c in job.status.conditions if c.type == ConditionType.DEGRADED)
+
+
 def _unsaid(job: ClusterJob, row: Row) -> Iterator[str]:
     """What the job should say while the fault lasts, and does not."""
-    (degraded,) = [c for c in job.status.conditions if c.type == ConditionType.DEGRADED]
+    degraded = _degraded(job)
     if row.degraded and degraded.reason != row.degraded:
         yield f"Degraded is {degraded.status} meanwhile, {degraded.reason}: {degraded.message}"
 
 
-def _judge(
-    row: Row, before: _Picture, after: _Picture, struck: tuple[str, ...], found: list[Incident]
-) -> Iterator[str]:
+def _still_said(job: ClusterJob, row: Row) -> Iterator[str]:
+    """What the job goes on saying of a fault that is over."""
+    deadline = time.monotonic() + FOUND_SECONDS
+    while row.degraded and (degraded := _degraded(job)).reason == row.degraded:
+        if time.monotonic() > deadline:
+            yield f"Degraded is still {degraded.status}, {degraded.reason}: {degraded.message}"
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def judge(row: Row, before: Picture, after: Picture, struck: tuple[str, ...], found: list[Incident]) -> Iterator[str]:
     """What should have held and did not."""
     if after.epoch != before.epoch + row.epochs:
         yield f"epoch rose by {after.epoch - before.epoch}, not {row.epochs}"
+    if after.undone != before.undone + row.undone:
+        yield f"{after.undone - before.undone} steps were trained again, not {row.undone}"
+    yield from _judge_pods(row, before, after, struck)
+    yield from _judge_incidents(row, found)
+
+
+def _judge_pods(row: Row, before: Picture, after: Picture, struck: tuple[str, ...]) -> Iterator[str]:
     for name, uid in before.uids.items():
-        mine = name in struck
+        mine = row.whole_job or name in struck
         if (after.uids.get(name) == uid) is not (row.keeps_pod or not mine):
             yield f"{name} {'is gone' if name not in after.uids else 'is still there'}"
         stays = not mine or (row.keeps_pod and row.keeps_agent)
         if stays and after.boots.get(name) != before.boots.get(name):
             yield f"the agent of {name} restarted"
+
+
+def _judge_incidents(row: Row, found: Sequence[Incident]) -> Iterator[str]:
     causes = [incident.cause for incident in found]
     if len(found) != row.incidents or not set(causes) <= set(row.causes):
         yield f"{len(found)} incidents ({', '.join(causes)}), not {row.incidents}"
@@ -177,29 +218,11 @@ def _judge(
         yield f"not answered by rule {row.rule}"
 
 
-def curve(job: ClusterJob) -> list[dict[str, Any]]:
-    """Committed steps, from the managers; empty while they are away."""
-    try:
-        return list(json.loads(_ask(job, "curve")))
-    except (OSError, ValueError):
-        return []
-
-
-def audit(job: ClusterJob) -> report.Report:
-    """The proof from the job's ledger as it is now.
-
-    Raises:
-        OSError: the managers do not hand it out.
-    """
-    with tempfile.TemporaryDirectory(prefix="robustrl-audit-") as folder:
-        path = Path(folder) / "ledger.sqlite"
-        path.write_bytes(_ask(job, "ledger"))
-        return report.of(record.read(path))
-
-
-def _ask(job: ClusterJob, what: str) -> bytes:
-    """From the managers' own port: neither the operator nor the API server has to be there."""
-    for manager in (pod for pod in job.pods() if pod["role"] == Role.MANAGER and not pod["deleting"]):
-        with proxy.DIRECT.open(f"http://{manager['address']}:8300/v1/{what}", timeout=ASK_SECONDS) as response:
-            return bytes(response.read())
-    raise ConnectionError("there are no managers now")
+def judge_end(row: Row, status: RLJobStatus) -> Iterator[str]:
+    """What should hold of a job that rightly failed, and does not."""
+    failed = next((c for c in status.conditions if c.type == ConditionType.FAILED and c.status == Truth.TRUE), None)
+    if failed is None or failed.reason != row.fails:
+        yield f"it ended as {failed}, not as Failed for {row.fails}"
+    if status.epoch != 1 + row.epochs:
+        yield f"epoch rose by {status.epoch - 1}, not {row.epochs}"
+    yield from _judge_incidents(row, status.incidents)

@@ -1,4 +1,4 @@
-"""The jobs that rows of the fault matrix ask for, as fields put over the example's spec."""
+"""Jobs of the shapes that rows of the fault matrix ask for, on this machine."""
 
 from __future__ import annotations
 
@@ -10,47 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.local.conftest import example
 from tests.local.watching import DETECTION, SMALL_BATCH
 
+from robustrl_api.job import RLJob
+from robustrl_e2e import shapes
 from robustrl_operator.faults.matrix import Shape
 
-SCRIPTS = Path(__file__).parent / "scripts"
 VOLUME_MEBIBYTES = 64
 
 
-def _script(*words: str) -> dict[str, Any]:
-    container = {"name": "trainer", "image": "none", "command": ["python3", *words]}
-    return {"template": {"spec": {"containers": [container]}}}
-
-
-_FRONT = [
-    "python3",
-    str(SCRIPTS / "front.py"),
-    "--model",
-    "sort4.model:build_model",
-    "--host",
-    "$POD_IP",
-    "--port",
-    "8100",
-]
-SHAPES: dict[Shape, dict[str, Any]] = {
-    Shape.USUAL: {},
-    Shape.THREE_TRAINERS: {"trainer": {"replicas": 3, "parallelism": {"data": 3}}},
-    # No warm worker starts these engines, and each imports torch by itself: two will do.
-    Shape.FRONTED: {"rollout": {"replicas": 2, "minReplicas": 1, "engine": {"type": "Custom", "command": _FRONT}}},
-    Shape.OWN_VOLUME: {},
-    Shape.BIG: {
-        "trainer": _script(str(SCRIPTS / "big.py")),
-        # Three are enough for one that dies and others that pull, and start sooner than four.
-        "rollout": {"replicas": 3, "engine": {"model": "big_model:build"}},
-        "checkpoint": {"storage": None, "peerCopy": "Off"},
-    },
-    Shape.FAILS_TO_RESTART: {"trainer": _script(str(SCRIPTS / "faulty.py"), "restart", "3")},
-}
-
-
-def spec_of(shape: Shape) -> dict[str, Any]:
-    return {"data": SMALL_BATCH, "detection": DETECTION, **SHAPES[shape]}
+def job_of(shape: Shape, **spec: Any) -> RLJob:
+    """The example's job in this shape, with a small batch, and with fields (as in YAML) put over its spec."""
+    job = example(data=SMALL_BATCH, detection=DETECTION, **spec).wire()
+    shapes.put_on(shape, job["spec"])
+    return RLJob.model_validate(job)
 
 
 @contextlib.contextmanager
@@ -60,7 +34,7 @@ def surroundings(shape: Shape, out: Path) -> Iterator[None]:
         if shape is Shape.OWN_VOLUME:
             stack.enter_context(_volume(out / "checkpoints"))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setenv("PYTHONPATH", f"{os.environ['PYTHONPATH']}{os.pathsep}{SCRIPTS}")
+        patch.setenv("PYTHONPATH", f"{os.environ['PYTHONPATH']}{os.pathsep}{shapes.SCRIPTS}")
         yield
 
 

@@ -21,7 +21,7 @@ from tests.local.watching import (
 )
 
 from robustrl.audit import report
-from robustrl_operator.faults.matrix import Moment, Place, Row, rows
+from robustrl_operator.faults.matrix import Place, Row, rows
 from robustrl_operator.local.run import LocalRun
 
 pytestmark = [pytest.mark.local, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -37,7 +37,7 @@ async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalRu
 ROWS = rows(Place.LOCAL)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.moment is Moment.ANY], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 async def test_a_fault_restarts_its_role_only(run: LocalRun, row: Row) -> None:
     await until_well(run, STEPS_BETWEEN, 0, START_SECONDS)
     await until_it_can_be_struck(run, row)

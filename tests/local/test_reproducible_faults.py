@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.local.conftest import example, running
+from tests.local.shapes import job_of
 from tests.local.watching import (
     DETECTION,
     RECOVERY_SECONDS,
@@ -23,18 +23,15 @@ from tests.local.watching import (
 )
 
 from robustrl_api.control import ChildState
-from robustrl_api.job import RLJob
 from robustrl_api.status import ConditionType, Truth, holds
-from robustrl_operator.faults.matrix import Moment, Place, Row, rows
+from robustrl_e2e.shapes import RAISES_IN_STEP, SCRIPTS
+from robustrl_operator.faults.matrix import Moment, Place, Row, Shape, rows
 from robustrl_operator.local.run import LocalRun
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
-SCRIPT = Path(__file__).parent / "scripts/faulty.py"
-LINGER_SECONDS = 3
-"""For the first step of an epoch: what strikes when the trainers are seen at work must find them in that step."""
-ROWS = [row for row in rows(Place.LOCAL) if row.moment in (Moment.FIRST_STEP, Moment.SAME_STEP)]
-(ALWAYS,) = [row for row in rows(Place.LOCAL) if row.moment is Moment.EVERY_TRY]
+ROWS = rows(Place.LOCAL, Shape.LINGERING)
+(ALWAYS,) = rows(Place.LOCAL, Shape.RAISING)
 
 
 async def until_at_work(run: LocalRun, epoch: int) -> None:
@@ -50,15 +47,9 @@ def are_at_work(run: LocalRun, epoch: int) -> bool:
     return len(up) == run.job.spec.trainer.replicas
 
 
-def faulty(fault: str, number: int, **spec: Any) -> RLJob:
-    container = {"name": "trainer", "image": "none", "command": ["python3", str(SCRIPT), fault, str(number)]}
-    trainer = {"template": {"spec": {"containers": [container]}}}
-    return example(data=SMALL_BATCH, detection=DETECTION, trainer=trainer, **spec)
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 async def test_a_fault_that_a_restart_of_the_trainers_would_meet_again(tmp_path: Path, row: Row) -> None:
-    async with running(faulty("linger", LINGER_SECONDS, steps=100_000), tmp_path / "out") as run:
+    async with running(job_of(row.shape, steps=100_000), tmp_path / "out") as run:
         first = 1
         if row.moment is Moment.SAME_STEP:
             await until_well(run, STEPS_BETWEEN, 0, START_SECONDS)
@@ -77,23 +68,26 @@ async def test_a_fault_that_a_restart_of_the_trainers_would_meet_again(tmp_path:
 
 
 async def test_an_exception_always_in_the_same_step_ends_in_a_diagnosis(tmp_path: Path) -> None:
-    async with running(faulty("raise", 3, steps=6), tmp_path / "out") as run:
+    async with running(job_of(Shape.RAISING, steps=6), tmp_path / "out") as run:
         async with asyncio.timeout(RECOVERY_SECONDS):
             status = await run.until_ended()
         (failure,) = [c for c in status.conditions if c.type == ConditionType.FAILED]
         assert (failure.status, failure.reason) == (Truth.TRUE, ALWAYS.fails)
-        assert "the loss of step 3 is not a number" in failure.message
-        assert "after step 3" in failure.message
+        assert f"the loss of step {RAISES_IN_STEP} is not a number" in failure.message
+        assert f"after step {RAISES_IN_STEP}" in failure.message
         assert {incident.cause for incident in status.incidents} <= set(ALWAYS.causes)
         assert any(f"rule {ALWAYS.rule}" in incident.decision for incident in status.incidents), status.incidents
         assert (status.epoch, total(run)) == (1 + ALWAYS.epochs, ALWAYS.incidents)
         assert status.attempt >= 1, "the whole job was tried before"
         assert audit(run).findings == ()
-        assert audit(run).steps == 3
+        assert audit(run).steps == RAISES_IN_STEP
 
 
 async def test_a_deadlock_in_a_collective_is_found_and_answered_by_new_workers(tmp_path: Path) -> None:
-    async with running(faulty("deadlock", 3, steps=6), tmp_path / "out") as run:
+    container = {"name": "trainer", "image": "none", "command": ["python3", f"{SCRIPTS}/faulty.py", "deadlock", "3"]}
+    trainer = {"template": {"spec": {"containers": [container]}}}
+    job = example(steps=6, data=SMALL_BATCH, detection=DETECTION, trainer=trainer)
+    async with running(job, tmp_path / "out") as run:
         async with asyncio.timeout(RECOVERY_SECONDS):
             status = await run.until_ended()
         assert holds(status, ConditionType.SUCCEEDED), status.conditions

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.local.conftest import example, running
+from tests.local.conftest import running
 from tests.local.moments import until_moment, until_promoted
-from tests.local.shapes import spec_of, surroundings
+from tests.local.shapes import job_of, surroundings
 from tests.local.watching import (
     RECOVERY_SECONDS,
     START_SECONDS,
@@ -29,7 +29,8 @@ from robustrl_operator.local.run_folder import RunFolder
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
-SHAPED = {shape: rows(Place.LOCAL, shape) for shape in Shape if shape is not Shape.USUAL}
+ELSEWHERE = {Shape.USUAL, Shape.LINGERING, Shape.RAISING}
+SHAPED = {shape: rows(Place.LOCAL, shape) for shape in Shape if shape not in ELSEWHERE}
 
 
 async def play(run: LocalRun, row: Row) -> None:
@@ -79,6 +80,6 @@ async def test_a_fault_in_a_job_of_a_certain_shape(tmp_path: Path, shape: Shape)
     """All rows of a shape strike one job, one after another."""
     out = tmp_path / "out"
     with surroundings(shape, out):
-        async with running(example(steps=100_000, **spec_of(shape)), out) as run:
+        async with running(job_of(shape, steps=100_000), out) as run:
             for row in SHAPED[shape]:
                 await play(run, row)

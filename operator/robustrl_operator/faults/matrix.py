@@ -53,10 +53,13 @@ class Shape(StrEnum):
     WATCHED = "node agents that read exporters"
     """The exporters are stand-ins: the development cluster has no GPU."""
     FAILS_TO_RESTART = "trainers that fail as they start again, twice"
+    LINGERING = "trainers whose first step takes 5 s"
+    """So that it can be struck."""
+    RAISING = "a script that is at fault in its fourth step"
 
 
 EVERYWHERE = frozenset(Place)
-LOCAL, CLUSTER = frozenset({Place.LOCAL}), frozenset({Place.CLUSTER})
+CLUSTER = frozenset({Place.CLUSTER})
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ K = FaultKind
 
 MATRIX: tuple[Row, ...] = (
     Row(K.WORKER, "training process killed in the job's first step", EXITED, "4a", epochs=1,
-        moment=Moment.FIRST_STEP, whole_job=True, keeps_pod=False, places=LOCAL),
+        moment=Moment.FIRST_STEP, whole_job=True, keeps_pod=False, shape=Shape.LINGERING),
     Row(K.WORKER, "training process killed", EXITED, "2", epochs=1),
     Row(K.WORKER, "training process of rank 0 killed", EXITED, "2", epochs=1, index=0),
     Row(K.WORKERS, "training processes of all trainers killed at once", EXITS, "2", epochs=1),
@@ -150,36 +153,35 @@ MATRIX: tuple[Row, ...] = (
     Row(K.TRAINER, "machine of rank 0 dead", MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False),
     Row(K.TRAINER, "trainer's machine dead", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
     Row(K.TRAINER_FREEZE, "trainer's machine answers nobody for 20 s and comes back", MACHINE_GONE, "3", epochs=1,
-        keeps_pod=False, places=LOCAL),
+        keeps_pod=False),
     Row(K.TRAINER_CUT, "trainer's node cut off for 60 s and back", MACHINE_GONE, "3", epochs=1, keeps_pod=False,
         places=CLUSTER, seconds=60.0),
     Row(K.TRAINER_AND_ROLLOUT, "machines of a trainer and a rollout dead at once", MACHINE_GONE, "3", epochs=1,
         keeps_pod=False, incidents=2),
     Row(K.TRAINERS, "machines of all trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
     Row(K.WORKER, "training process killed twice in one step", EXITS, "4", epochs=2, incidents=2,
-        moment=Moment.SAME_STEP, whole_job=True, keeps_pod=False, places=LOCAL),
+        moment=Moment.SAME_STEP, whole_job=True, keeps_pod=False, shape=Shape.LINGERING),
     Row(K.WORKER_EXCEPTION, "exception in a training process, always in the same step", EXITS, "4b", epochs=3,
-        incidents=4, moment=Moment.EVERY_TRY, whole_job=True, keeps_pod=False, places=LOCAL, fails="NoProgress"),
+        incidents=4, moment=Moment.EVERY_TRY, whole_job=True, keeps_pod=False, fails="NoProgress", shape=Shape.RAISING),
     Row(K.TRAINER, "trainer's machine dead, and the rollout that takes its place as it starts", MACHINE_GONE, "3",
-        epochs=2, incidents=2, keeps_pod=False, places=LOCAL, moment=Moment.PROMOTION, shape=Shape.THREE_TRAINERS),
+        epochs=2, incidents=2, keeps_pod=False, moment=Moment.PROMOTION, shape=Shape.THREE_TRAINERS),
     Row(K.TRAINER_PAIR, "machines of two of three trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False,
-        places=LOCAL, shape=Shape.THREE_TRAINERS),
-    Row(K.ENGINE_BEHIND, "engine stopped behind a front that answers", (Cause.ENGINE_HUNG,), "1", places=LOCAL,
-        shape=Shape.FRONTED),
-    Row(K.ROLLOUT, "rollout's machine dead while it pulls weights", MACHINE_GONE, "1", keeps_pod=False, places=LOCAL,
+        shape=Shape.THREE_TRAINERS),
+    Row(K.ENGINE_BEHIND, "engine stopped behind a front that answers", (Cause.ENGINE_HUNG,), "1", shape=Shape.FRONTED),
+    Row(K.ROLLOUT, "rollout's machine dead while it pulls weights", MACHINE_GONE, "1", keeps_pod=False,
         moment=Moment.PULL, shape=Shape.BIG),
     Row(K.ROLLOUT, "rollout's machine dead while others pull weights that it has", MACHINE_GONE, "1", keeps_pod=False,
-        places=LOCAL, moment=Moment.RELAY, shape=Shape.BIG),
+        moment=Moment.RELAY, shape=Shape.BIG),
     Row(K.TRAINER, "machine of rank 0 dead between the commit of a step and the announcement of its weights",
-        MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False, places=LOCAL, moment=Moment.PUBLISH, shape=Shape.BIG),
-    Row(K.STORAGE_FULL, "volume of the checkpoints full for 5 s", incidents=0, places=LOCAL, seconds=5.0,
-        shape=Shape.OWN_VOLUME, degraded="CheckpointsNotStored"),
-    Row(K.STORAGE_READ_ONLY, "volume of the checkpoints read-only for 5 s", incidents=0, places=LOCAL, seconds=5.0,
+        MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False, moment=Moment.PUBLISH, shape=Shape.BIG),
+    Row(K.STORAGE_FULL, "volume of the checkpoints full for 5 s", incidents=0, seconds=5.0, shape=Shape.OWN_VOLUME,
+        degraded="CheckpointsNotStored"),
+    Row(K.STORAGE_READ_ONLY, "volume of the checkpoints read-only for 5 s", incidents=0, seconds=5.0,
         shape=Shape.OWN_VOLUME, degraded="CheckpointsNotStored"),
     Row(K.CHECKPOINT_DAMAGE, "every copy of the newest checkpoint damaged, and a training process killed", EXITS, "2",
-        epochs=1, places=LOCAL, shape=Shape.OWN_VOLUME, undone=1),
+        epochs=1, shape=Shape.OWN_VOLUME, undone=1),
     Row(K.WORKER, "training process killed, and the restart of the trainers fails twice", EXITS, "4c", epochs=3,
-        incidents=3, keeps_pod=False, whole_job=True, places=LOCAL, shape=Shape.FAILS_TO_RESTART),
+        incidents=3, keeps_pod=False, whole_job=True, shape=Shape.FAILS_TO_RESTART),
     Row(K.GPU, "trainer's GPU fallen off the bus (XID 79)", (Cause.GPU_FAILED,), "3", epochs=1, keeps_pod=False,
         places=CLUSTER, shape=Shape.WATCHED),
     Row(K.EXPORTER_ABSENT, "no GPU exporter answers for 30 s", incidents=0, places=CLUSTER, seconds=30.0,

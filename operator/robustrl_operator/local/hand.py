@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 
+from robustrl.audit import record
 from robustrl.supervisor.harm import inflict
 from robustrl.supervisor.proc_stat import PARENT, SESSION, read_stat
 from robustrl_api.control import Harm
@@ -13,8 +15,9 @@ from robustrl_operator.faults.kind import Blow, Deed, Means
 from robustrl_operator.local.body import LocalBody
 from robustrl_operator.local.pod_process import PodProcess
 from robustrl_operator.local.run_folder import RunFolder
-from robustrl_operator.local.storage_harm import StorageHarm
+from robustrl_operator.local.storage_harm import SETTLE_SECONDS, StorageHarm, damage_copies
 
+log = logging.getLogger(__name__)
 _TO_STORAGE = frozenset({Means.DAMAGE_CHECKPOINT, Means.FILL_STORAGE, Means.SEAL_STORAGE})
 
 
@@ -22,8 +25,8 @@ class LocalHand:
     """A `Hand` on one machine's processes."""
 
     def __init__(self, body: LocalBody, folder: RunFolder) -> None:
-        self._body = body
-        self._storage = StorageHarm(folder)
+        self._body, self._folder = body, folder
+        self._storage = StorageHarm(folder.checkpoints)
         self._slowing: set[asyncio.Task[None]] = set()
 
     def playing(self, role: Role) -> list[str]:
@@ -47,9 +50,16 @@ class LocalHand:
 
     async def _harm_storage(self, deed: Deed) -> None:
         if deed is Means.DAMAGE_CHECKPOINT:
-            await self._storage.damage(pod.folder for pod in self._body.processes)
+            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.to_thread(self._damage)
         else:
             await asyncio.to_thread(self._storage.fill if deed is Means.FILL_STORAGE else self._storage.seal)
+
+    def _damage(self) -> None:
+        newest = record.read(self._folder.ledger).commits[-1].version
+        shelves = [*(pod.folder / "checkpoints" for pod in self._body.processes), self._folder.checkpoints]
+        damaged = sum(damage_copies(shelf, newest) for shelf in shelves)
+        log.warning("checkpoint %s: %d copies are damaged", newest, damaged)
 
     def mend(self) -> None:
         """What lasts for as long as nobody mends it is mended."""

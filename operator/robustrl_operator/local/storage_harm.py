@@ -1,21 +1,14 @@
-"""What faults can do to a job's checkpoints on one machine: to the volume, and to what lies on it."""
+"""What faults can do to a job's checkpoints: to the volume, where this machine has it, and to what lies on it."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import logging
 import os
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 
-from robustrl.audit import record
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.version import Version
-from robustrl_operator.local.run_folder import RunFolder
-
-log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 1.0
 """Copies that are on their way when the trainers stop have arrived by then."""
@@ -28,10 +21,14 @@ class NoVolume(Exception):
 
 
 class StorageHarm:
-    """Harms the checkpoints of one run; `mend` undoes what was done to their volume."""
+    """Harms the volume of a job's checkpoints; `mend` undoes it.
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
+    Args:
+        checkpoints: where it is mounted here.
+    """
+
+    def __init__(self, checkpoints: Path) -> None:
+        self._checkpoints = checkpoints
         self._sealed = False
 
     def fill(self) -> None:
@@ -42,7 +39,7 @@ class StorageHarm:
         """
         self._check()
         block = bytes(BLOCK_BYTES)
-        with (self._folder.checkpoints / FILLER).open("wb", buffering=0) as filler:
+        with (self._checkpoints / FILLER).open("wb", buffering=0) as filler:
             while True:
                 try:
                     filler.write(block)
@@ -58,31 +55,19 @@ class StorageHarm:
             NoVolume: it is not theirs alone.
         """
         self._check()
-        _mount("remount,ro", self._folder.checkpoints)
+        _mount("remount,ro", self._checkpoints)
         self._sealed = True
 
     def _check(self) -> None:
-        if not self._folder.checkpoints.is_mount():
-            raise NoVolume(f"{self._folder.checkpoints} is no volume of its own: mount one there before the run")
-
-    async def damage(self, memories: Iterable[Path]) -> None:
-        """Change a byte of every copy of the newest committed checkpoint. Its trainers must stand still.
-
-        Args:
-            memories: the folders of the pods' memory.
-        """
-        await asyncio.sleep(SETTLE_SECONDS)
-        newest = (await asyncio.to_thread(record.read, self._folder.ledger)).commits[-1].version
-        shelves = [*(memory / "checkpoints" for memory in memories), self._folder.checkpoints]
-        damaged = sum(damage_copies(shelf, newest) for shelf in shelves)
-        log.warning("checkpoint %s: %d copies are damaged", newest, damaged)
+        if not self._checkpoints.is_mount():
+            raise NoVolume(f"{self._checkpoints} is no volume of its own: mount one there before the run")
 
     def mend(self) -> None:
         """Give the volume back as it was; checkpoints stay damaged."""
         if self._sealed:
-            _mount("remount,rw", self._folder.checkpoints)
+            _mount("remount,rw", self._checkpoints)
             self._sealed = False
-        (self._folder.checkpoints / FILLER).unlink(missing_ok=True)
+        (self._checkpoints / FILLER).unlink(missing_ok=True)
 
 
 def damage_copies(shelf: Path, version: Version) -> int:

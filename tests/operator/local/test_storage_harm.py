@@ -9,7 +9,6 @@ import pytest
 from robustrl.checkpoint.folder import BadCopy, seal, verify
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.version import Version
-from robustrl_operator.local.run_folder import RunFolder
 from robustrl_operator.local.storage_harm import NoVolume, StorageHarm, damage_copies
 
 OLD, NEW = Version(1, 6), Version(1, 7)
@@ -35,9 +34,7 @@ def test_each_copy_of_the_version_is_damaged_and_no_other(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("harm", [StorageHarm.fill, StorageHarm.seal])
 def test_a_folder_on_this_machines_disk_is_left_alone(tmp_path: Path, harm: object) -> None:
-    folder = RunFolder(tmp_path)
-    folder.checkpoints.mkdir()
     assert callable(harm)
     with pytest.raises(NoVolume, match="no volume of its own"):
-        harm(StorageHarm(folder))
-    assert list(folder.checkpoints.iterdir()) == []
+        harm(StorageHarm(tmp_path))
+    assert list(tmp_path.iterdir()) == []

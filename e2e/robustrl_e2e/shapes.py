@@ -1,0 +1,50 @@
+"""The jobs that rows of the fault matrix ask for: what must be changed in a job's spec, here and on the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from robustrl_e2e.stack import ROOT
+from robustrl_operator.faults.matrix import Shape
+
+SCRIPTS = ROOT / "e2e" / "scripts"
+"""Training scripts, models and engines that jobs of some shapes are made of. They must be importable."""
+LINGER_SECONDS = 5
+"""For the first step of an epoch: what strikes when the trainers are seen at work must find them in that step."""
+RAISES_IN_STEP = 3
+Spec = dict[str, Any]
+
+
+def put_on(shape: Shape, spec: Spec, scripts: str = str(SCRIPTS)) -> None:
+    """Change a job's spec, as in YAML, so that the job has this shape.
+
+    Args:
+        scripts: the folder with the content of `SCRIPTS`, as its pods see it.
+    """
+    match shape:
+        case Shape.THREE_TRAINERS:
+            spec["trainer"] |= {"replicas": 3, "parallelism": {"data": 3}}
+        case Shape.LINGERING:
+            _train_with(spec, f"{scripts}/faulty.py", "linger", str(LINGER_SECONDS))
+        case Shape.RAISING:
+            _train_with(spec, f"{scripts}/faulty.py", "raise", str(RAISES_IN_STEP))
+        case Shape.FAILS_TO_RESTART:
+            _train_with(spec, f"{scripts}/faulty.py", "restart", "3")
+        case Shape.FRONTED:
+            _put_a_front(spec, scripts)
+        case Shape.BIG:
+            _train_with(spec, f"{scripts}/big.py")
+            # Three are enough for one that dies and others that pull, and start sooner than four.
+            spec["rollout"] |= {"replicas": 3, "engine": {"model": "big_model:build"}}
+            spec["checkpoint"] = {"peerCopy": "Off"}
+
+
+def _train_with(spec: Spec, *words: str) -> None:
+    spec["trainer"]["template"]["spec"]["containers"][0]["command"] = ["python3", *words]
+
+
+def _put_a_front(spec: Spec, scripts: str) -> None:
+    engine = spec["rollout"]["engine"]
+    command = ["python3", f"{scripts}/front.py", "--model", engine["model"], "--host", "$POD_IP", "--port", "8100"]
+    # No warm worker starts these engines, and each imports torch by itself: two will do.
+    spec["rollout"] |= {"replicas": 2, "minReplicas": 1, "engine": {**engine, "type": "Custom", "command": command}}
