@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from dataclasses import replace
 
 import pytest
 
 from robustrl.audit import record, report
+from robustrl.audit.record import BadLedger
 from robustrl.managers import batches, fence, groups, ledger
 from robustrl.managers.config import ConfigError
 from robustrl.managers.groups import SampleId, Trajectory, Turn
 from robustrl.managers.ledger import CannotOpen, Ledger
 from robustrl.managers.refusal import Fenced, Refused
+from robustrl.managers.schema import SCHEMA, VERSION
 from robustrl.managers.versions import Announcement, announce, newest_announcement
 from robustrl_api.version import Version
 
@@ -253,6 +257,48 @@ async def test_a_full_volume_is_told_as_such(tmp_path):
     assert [str(error) for error in written] == ["database or disk is full"] * 3, "who shared it is told the same"
     assert await ledger.run(lambda db: db.execute("SELECT COUNT(*) FROM meta").fetchone()) == (0,)
     await ledger.close()
+
+
+async def test_a_ledger_of_before_there_were_versions_is_taken_as_the_first(tmp_path):
+    """Also one whose managers did not have all tables yet."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "l.sqlite")) as db:
+        db.executescript(SCHEMA)
+        db.execute("INSERT INTO epochs VALUES (3, 7)")
+        db.execute("DROP TABLE rollbacks")
+        db.commit()
+    book = Ledger(tmp_path / "l.sqlite")
+    assert await book.run(lambda db: db.execute("PRAGMA user_version").fetchone()) == (VERSION,)
+    assert await book.run(lambda db: db.execute("SELECT * FROM epochs").fetchall()) == [(3, 7)]
+    assert await book.run(lambda db: db.execute("SELECT * FROM rollbacks").fetchall()) == []
+    await book.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        pytest.param(
+            f"PRAGMA user_version = {VERSION + 1}",
+            rf"has schema version {VERSION + 1}, and this release knows those up to {VERSION}: a newer release .* use",
+            id="of a newer release",
+        ),
+        pytest.param(
+            "CREATE TABLE epochs (epoch INTEGER)",
+            r"is no ledger that this release knows: its tables are others \(epochs\); give another file",
+            id="other columns",
+        ),
+        pytest.param("CREATE TABLE songs (title TEXT)", r".* its tables are others \(songs\)", id="of another program"),
+    ],
+)
+def test_a_file_that_these_managers_cannot_go_on_with_is_refused_and_left_as_it_is(tmp_path, statement, words):
+    path = tmp_path / "l.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute(statement)
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=f"the ledger {path} {words}"):
+        Ledger(path)
+    with pytest.raises(BadLedger, match=f"{path} {words}"):
+        record.read(path)
+    assert path.read_bytes() == before
 
 
 def test_a_ledger_that_cannot_be_opened_is_named(tmp_path):

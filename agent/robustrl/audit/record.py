@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from robustrl.managers import batches, fence
+from robustrl.managers import batches, fence, schema
+from robustrl.managers.schema import UnknownSchema
 from robustrl_api.version import Version
 
 
@@ -140,6 +141,10 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
     (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise BadLedger(f"{path} is damaged ({verdict}); copy it again, or restore it from a backup of the volume")
+    try:
+        schema.check(db)
+    except UnknownSchema as error:
+        raise BadLedger(f"{path} {error}") from error
 
 
 def _commits(db: sqlite3.Connection, query: str) -> tuple[Commit, ...]:

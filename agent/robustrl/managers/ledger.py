@@ -15,93 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from robustrl.managers import schema
 from robustrl.managers.config import ConfigError, ManagerConfig
+from robustrl.managers.schema import UnknownSchema
 
 T = TypeVar("T")
-
-SCHEMA = """
--- One row a fact: the fence's epoch, and the shape of the job that the file belongs to.
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-
--- A prompt and its samples. running -> ready -> leased -> consumed, or running -> failed.
--- completed: the order in which groups became ready, which is the order batches take them in.
-CREATE TABLE IF NOT EXISTS groups (
-    prompt_index INTEGER PRIMARY KEY,
-    state TEXT NOT NULL CHECK (state IN ('running', 'ready', 'leased', 'consumed', 'failed')),
-    completed INTEGER,
-    error TEXT
-);
-CREATE INDEX IF NOT EXISTS groups_by_state ON groups (state, completed);
-CREATE INDEX IF NOT EXISTS groups_by_completion ON groups (completed);
-
--- One sample of a prompt. payload is dropped some steps after it was consumed; the row stays for the audit.
-CREATE TABLE IF NOT EXISTS trajectories (
-    prompt_index INTEGER NOT NULL,
-    sample INTEGER NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('running', 'ready', 'leased', 'consumed', 'discarded')),
-    reward REAL,
-    generated INTEGER NOT NULL DEFAULT 0,
-    payload TEXT,
-    PRIMARY KEY (prompt_index, sample)
-);
-CREATE INDEX IF NOT EXISTS trajectories_by_state ON trajectories (state);
-
--- Finished turns of unfinished trajectories. context: digest of the tokens the turn continued from.
-CREATE TABLE IF NOT EXISTS turns (
-    prompt_index INTEGER NOT NULL,
-    sample INTEGER NOT NULL,
-    turn INTEGER NOT NULL,
-    context TEXT NOT NULL,
-    payload TEXT NOT NULL,
-    PRIMARY KEY (prompt_index, sample, turn)
-) WITHOUT ROWID;
-
--- What each step trains on, fixed before anybody is told. Not unique by prompt: the audit looks for that itself.
-CREATE TABLE IF NOT EXISTS batches (step INTEGER PRIMARY KEY, batch TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS batch_groups (
-    step INTEGER NOT NULL, prompt_index INTEGER NOT NULL, PRIMARY KEY (step, prompt_index)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS batch_groups_by_prompt ON batch_groups (prompt_index);
-
--- Which epoch works on a step's batch. A raised fence deletes the leases of older epochs.
-CREATE TABLE IF NOT EXISTS leases (step INTEGER PRIMARY KEY, epoch INTEGER NOT NULL);
-
--- The steps that became real. Row N says: step N was trained, and checkpoint N + 1 exists.
-CREATE TABLE IF NOT EXISTS commits (
-    step INTEGER PRIMARY KEY,
-    epoch INTEGER NOT NULL,
-    batch TEXT NOT NULL,
-    digests TEXT NOT NULL,
-    metrics TEXT NOT NULL,
-    reward_mean REAL,
-    time REAL NOT NULL
-);
-
--- Steps that were real and are so no more: all copies of their checkpoints were lost, and they are trained again.
-CREATE TABLE IF NOT EXISTS undone (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    step INTEGER NOT NULL,
-    epoch INTEGER NOT NULL,
-    batch TEXT NOT NULL,
-    digests TEXT NOT NULL,
-    time REAL NOT NULL
-);
-
--- Each time it went back: the epoch that asked for it, and the step that came next then.
-CREATE TABLE IF NOT EXISTS rollbacks (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, epoch INTEGER NOT NULL, step INTEGER NOT NULL
-);
-
--- Each epoch that was let pass, and the step that came next then.
-CREATE TABLE IF NOT EXISTS epochs (epoch INTEGER PRIMARY KEY, step INTEGER NOT NULL);
-
--- Every version of the weights that was announced.
-CREATE TABLE IF NOT EXISTS versions (
-    epoch INTEGER NOT NULL, step INTEGER NOT NULL, root TEXT NOT NULL, publisher TEXT NOT NULL,
-    PRIMARY KEY (epoch, step)
-) WITHOUT ROWID;
-"""
-
 _SHAPE = ("prompts_per_step", "samples_per_prompt", "seed")
 
 
@@ -132,6 +50,7 @@ class Ledger:
 
         Raises:
             CannotOpen: it cannot be had now.
+            ConfigError: it is none that these managers could go on with.
         """
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
         self._db = self._worker.submit(_open, str(path)).result()
@@ -211,11 +130,14 @@ def _answer(change: _Change) -> None:
 def _open(path: str) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        schema.check(db)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
-        db.executescript(SCHEMA)
+        schema.complete(db)
     except sqlite3.Error as error:
         raise CannotOpen(f"the ledger {path} cannot be opened: {error}; check its volume and permissions") from error
+    except UnknownSchema as error:
+        raise ConfigError(f"the ledger {path} {error}") from error
     return db
 
 

@@ -20,7 +20,7 @@ from tests.operator.build import job
 from robustrl.audit import snapshot
 from robustrl.checkpoint.shelf import Shelf
 from robustrl.managers import batches
-from robustrl.managers.ledger import SCHEMA
+from robustrl.managers.schema import SCHEMA
 from robustrl_api.job import ObjectMeta, RLJob
 from robustrl_api.version import Version
 from robustrl_operator.cli.main import main
@@ -102,6 +102,14 @@ def test_the_newest_run_is_found_by_the_jobs_name(audit: Audit, folder: Path) ->
     status, text, _ = audit("sort4", "--output", "json")
     assert status == 0
     assert json.loads(text)["steps"] == STEPS
+
+
+def test_a_ledger_of_a_newer_release_is_named(audit: Audit, folder: Path) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
+        db.execute("PRAGMA user_version = 99")
+    status, _, complaint = audit(folder)
+    assert status == 2
+    assert f"{folder / 'ledger.sqlite'} has schema version 99" in complaint
 
 
 def test_findings_are_one(audit: Audit, folder: Path) -> None:
