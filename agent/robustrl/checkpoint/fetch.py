@@ -18,6 +18,7 @@ import aiohttp
 from robustrl.checkpoint.folder import MANIFEST, READ_BYTES, BadCopy, make_beside, put_in_place, read_manifest, verify
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.control import Peer
+from robustrl_api.errors import describe
 from robustrl_api.version import Version
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ async def _from_peers(wanted: Wanted, memory: Shelf, peers: Sequence[Peer], prob
             try:
                 return Found(await _fetch(calls, wanted, memory, peer), "peer", peer.pod)
             except (aiohttp.ClientError, TimeoutError, BadCopy, OSError, ValueError) as error:
-                problems.append(f"{peer.pod}: {str(error) or type(error).__name__}")
+                problems.append(f"{peer.pod}: {describe(error)}")
     return None
 
 

@@ -14,6 +14,7 @@ from robustrl.checkpoint.folder import BadCopy, read_manifest
 from robustrl.checkpoint.offer import Offer
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.control import Peer
+from robustrl_api.errors import describe
 from robustrl_api.version import Version
 
 log = logging.getLogger(__name__)
@@ -76,5 +77,5 @@ class Keeping:
             async with fetch.session() as session:
                 await fetch.download(session, peer, version, part, frozenset({root}), target)
         except (aiohttp.ClientError, TimeoutError, BadCopy, OSError) as error:
-            raise Declined(f"{part} of {version} could not be fetched: {str(error) or type(error).__name__}") from error
+            raise Declined(f"{part} of {version} could not be fetched: {describe(error)}") from error
         log.info("keeping a copy of %s's checkpoint %s (%s)", peer.pod, version, part)

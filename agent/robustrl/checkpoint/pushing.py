@@ -15,6 +15,7 @@ from robustrl.checkpoint.folder import BadCopy, read_manifest
 from robustrl.checkpoint.offer import ADDRESS, Offer
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.control import Peer
+from robustrl_api.errors import describe
 from robustrl_api.version import Version
 
 log = logging.getLogger(__name__)
@@ -126,4 +127,4 @@ class Pusher(Copier):
             ):
                 return "" if response.status == 200 else (await response.text())[:500]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return str(error) or type(error).__name__
+            return describe(error)

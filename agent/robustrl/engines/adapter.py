@@ -15,6 +15,8 @@ from typing import Any, Literal
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from robustrl_api.errors import describe
+
 PauseMode = Literal["abort", "retract", "in_place"]
 
 
@@ -168,7 +170,7 @@ class EngineAdapter:
             raise EngineError(f"{self._url}{path}: no answer within {timeout:g} s") from error
         # A connection that ends, bytes that are no text, a session that whoever stops the engine has closed.
         except (aiohttp.ClientError, ValueError, RuntimeError) as error:
-            raise EngineError(f"{self._url}{path}: {str(error) or type(error).__name__}") from error
+            raise EngineError(f"{self._url}{path}: {describe(error)}") from error
 
 
 def _totals(exposition: str) -> dict[str, float]:

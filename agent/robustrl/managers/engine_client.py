@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from robustrl_api.errors import describe
+
 
 class EngineFailure(Exception):
     """The engine did not give a usable answer. Another one, or the same one later, may."""
@@ -67,7 +69,7 @@ class HttpEngineClient:
         except TimeoutError as error:
             raise EngineFailure(f"{url}: no answer within {timeout_seconds:g} s") from error
         except (aiohttp.ClientError, ValueError) as error:
-            raise EngineFailure(f"{url}: {str(error) or type(error).__name__}") from error
+            raise EngineFailure(f"{url}: {describe(error)}") from error
         if status in REJECTIONS:
             raise RequestRejected(f"HTTP {status}: {answer}")
         if status != 200:

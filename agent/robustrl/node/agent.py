@@ -20,6 +20,7 @@ from robustrl.node.gpu_watch import GpuWatch
 from robustrl.node.process_activity import ProcessActivity
 from robustrl.node.scrape import ExporterGone, ScrapeFailed, scrape
 from robustrl.node.settings import Settings
+from robustrl_api.errors import describe
 from robustrl_api.node import REPORT_INTERVAL_SECONDS, NodeAssignment, NodeReport, PodReading, WatchedPod
 from robustrl_api.skew import read_message
 
@@ -148,7 +149,7 @@ class NodeAgent:
                     return assignment
                 self._note_failure(f"{response.status} {text[:300]}")
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            self._note_failure(str(error) or type(error).__name__)
+            self._note_failure(describe(error))
         return None
 
     def _note_failure(self, why: str) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from robustrl_api.errors import describe
+
 PREFIX = "DCGM_FI_"
 STARTED = "process_start_time_seconds"
 MAX_WATTS, MAX_CELSIUS, MAX_XID = 100_000.0, 1_000.0, 65_535
@@ -125,7 +127,7 @@ def _samples(text: str) -> Iterable[Sample]:
     try:
         return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     except Exception as error:
-        raise BadExposition(f"not the text of an exporter: {str(error) or type(error).__name__}"[:300]) from error
+        raise BadExposition(f"not the text of an exporter: {describe(error)}"[:300]) from error
 
 
 def _gather(page: _Gathered, sample: Sample) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import aiohttp
 
 from robustrl.node.exposition import BadExposition, Page, parse
+from robustrl_api.errors import describe
 
 SCRAPE_SECONDS = 5.0
 MAX_PAGE_BYTES = 4 * 1024 * 1024
@@ -41,7 +42,7 @@ async def scrape(session: aiohttp.ClientSession, url: str) -> Page:
     except aiohttp.ClientConnectorError as error:
         raise ExporterGone(f"{url}: {error}") from error
     except (aiohttp.ClientError, ValueError) as error:
-        raise ScrapeFailed(f"{url}: {str(error) or type(error).__name__}") from error
+        raise ScrapeFailed(f"{url}: {describe(error)}") from error
 
 
 async def _fetch(session: aiohttp.ClientSession, url: str) -> str:

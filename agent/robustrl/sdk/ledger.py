@@ -18,6 +18,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from robustrl_api.errors import describe
+
 AWAY_SECONDS = 600.0
 CALL_SECONDS = 30.0
 CONNECT_SECONDS = 3.0
@@ -87,7 +89,7 @@ class Ledger:
                     return _checked(status, json.loads(data) if data else None)
                 problem = f"status {status}: {data[:MOST_SHOWN_BYTES].decode(errors='replace').strip()}"
             except (OSError, http.client.HTTPException, ValueError) as error:
-                problem = str(error) or type(error).__name__
+                problem = describe(error)
             self._drop()
             now = time.monotonic()
             if now - started > AWAY_SECONDS:

@@ -15,6 +15,7 @@ import aiohttp
 from robustrl.control_access import ControlAccess
 from robustrl.supervisor.state import PodState
 from robustrl_api.control import Assignment
+from robustrl_api.errors import describe
 from robustrl_api.pod_config import PodConfig
 from robustrl_api.skew import read_message
 
@@ -88,7 +89,7 @@ class ControlClient:
                     return read_message(Assignment, text)
                 self._note_failure(f"{response.status} {text[:300]}")
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            self._note_failure(str(error) or type(error).__name__)
+            self._note_failure(describe(error))
         return None
 
     def _note_failure(self, why: str) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import aiohttp
 
+from robustrl_api.errors import describe
+
 CALL_SECONDS = 5.0
 
 
@@ -62,7 +64,7 @@ class ManagersClient:
                 finally:
                     self._limits.discard(limit)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise ManagersAway(str(error) or type(error).__name__) from error
+            raise ManagersAway(describe(error)) from error
 
     async def _request(self, method: str, url: str, body: object) -> Any:
         async with self._session.request(method, url, json=body, timeout=aiohttp.ClientTimeout()) as response:

@@ -20,6 +20,7 @@ from lightkube.core.exceptions import ConfigError
 from lightkube.types import PatchType
 from pydantic import ValidationError
 
+from robustrl_api.errors import describe
 from robustrl_api.injection import Request
 from robustrl_api.job import RLJob
 from robustrl_api.names import ANNOTATION_INJECT
@@ -137,7 +138,7 @@ def _read_now(client: Client, name: str, namespace: str | None) -> RLJobStatus:
     except httpx2.HTTPError as error:
         if isinstance(error, ApiError) and (is_gone(error, name) or error.status.code in REFUSALS):
             raise
-        raise injection.NotNow(str(error) or type(error).__name__) from error
+        raise injection.NotNow(describe(error)) from error
 
 
 def _choose(client: Client, arguments: argparse.Namespace, target: str) -> RLJob:

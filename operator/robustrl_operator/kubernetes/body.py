@@ -15,6 +15,7 @@ from lightkube.resources.core_v1 import Event as CoreEvent
 from lightkube.resources.core_v1 import Pod
 from lightkube.types import CascadeType, PatchType
 
+from robustrl_api.errors import describe
 from robustrl_api.job import RLJob
 from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_ROLE, EventReason
 from robustrl_api.skew import read_stored
@@ -247,7 +248,7 @@ class KubernetesBody:
         try:
             await self._client.create(core)
         except (ApiError, httpx2.HTTPError) as error:
-            log.warning("event %s could not be published: %s", event.reason, str(error) or type(error).__name__)
+            log.warning("event %s could not be published: %s", event.reason, describe(error))
 
 
 def _as_pod(manifest: Object) -> Pod:

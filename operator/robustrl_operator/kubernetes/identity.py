@@ -13,6 +13,7 @@ from lightkube import ApiError, AsyncClient
 from lightkube.models.authentication_v1 import TokenReviewSpec
 from lightkube.resources.authentication_v1 import TokenReview
 
+from robustrl_api.errors import describe
 from robustrl_api.names import CONTROL_AUDIENCE
 from robustrl_operator.control.hub import PodIdentity
 
@@ -60,7 +61,7 @@ class TokenAuthenticator:
         except (ApiError, httpx2.HTTPError) as error:
             if known is None or now - known.proved > STALE_SECONDS:
                 raise
-            log.warning("the token of %s cannot be reviewed now: %s", known.identity.pod, str(error) or repr(error))
+            log.warning("the token of %s cannot be reviewed now: %s", known.identity.pod, describe(error))
             self._known[key] = replace(known, until=now + AGAIN_SECONDS)
             return known.identity
         self._known.pop(key, None)

@@ -15,6 +15,8 @@ from typing import Any
 
 from lightkube import AsyncClient
 
+from robustrl_api.errors import describe
+
 log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 30.0
@@ -71,7 +73,7 @@ class Informer:
                 worked = asyncio.get_running_loop().time() - watched_since > MAX_RETRY_SECONDS
                 failures = 1 if worked else failures + 1
                 delay = min(MAX_RETRY_SECONDS, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0)
-                log.warning("%s: %s; again in %.1f s", self._resource.__name__, error or type(error).__name__, delay)
+                log.warning("%s: %s; again in %.1f s", self._resource.__name__, describe(error), delay)
                 await asyncio.sleep(delay)
 
     async def renew(self) -> None:

@@ -22,6 +22,8 @@ from lightkube.models.coordination_v1 import LeaseSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
 
+from robustrl_api.errors import describe
+
 log = logging.getLogger(__name__)
 
 NAME = "robustrl-operator"
@@ -117,7 +119,7 @@ class Elector:
                     lease.spec.holderIdentity = ""
                     await self._client.replace(lease)
         except (ApiError, httpx2.HTTPError, TimeoutError) as error:
-            log.warning("the lease was not given back: %s", error)
+            log.warning("the lease was not given back: %s", describe(error))
 
     def _mine(self) -> bool:
         return self._observed is not None and self._observed.holder == self._me
@@ -132,7 +134,7 @@ class Elector:
             if error.status.code != CONFLICT:
                 log.warning("lease: %s", error.status.message)
         except (httpx2.HTTPError, TimeoutError) as error:
-            log.warning("lease: the API server does not answer: %s", str(error) or type(error).__name__)
+            log.warning("lease: the API server does not answer: %s", describe(error))
         else:
             self._renewed = asked if held else self._renewed
             return held

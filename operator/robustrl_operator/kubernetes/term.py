@@ -20,6 +20,7 @@ import kopf
 from lightkube import ApiError, AsyncClient
 from prometheus_client import CollectorRegistry
 
+from robustrl_api.errors import describe
 from robustrl_operator.control.server import Authenticator, NodeAgents, control_app
 from robustrl_operator.kubernetes import handlers
 from robustrl_operator.kubernetes.body import KubernetesBody
@@ -103,7 +104,7 @@ class Term:
             try:
                 await stand_in_front(self._around.client, settings.namespace, settings.pod)
             except (ApiError, httpx2.HTTPError) as error:
-                log.warning("the leader's label is not set yet: %s", str(error) or type(error).__name__)
+                log.warning("the leader's label is not set yet: %s", describe(error))
                 await asyncio.sleep(LABEL_RETRY_SECONDS)
             else:
                 return

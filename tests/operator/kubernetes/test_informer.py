@@ -96,3 +96,14 @@ async def test_a_server_that_refuses_watches_is_not_asked_for_lists_without_end(
     async with running(server):
         await asyncio.sleep(1.0)
     assert server.lists <= 3, "after 0.2 s, 0.4 s and 0.8 s"
+
+
+async def test_a_list_that_does_not_come_in_time_is_told_by_the_errors_name(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(informer_module, "LIST_SECONDS", 0.01)
+    server = Server(version=1)
+    async with running(server), asyncio.timeout(5):
+        while server.lists < 2:  # noqa: ASYNC110 - the second follows once the first has failed
+            await asyncio.sleep(0.01)
+    assert "Pod: TimeoutError; again in" in caplog.text
