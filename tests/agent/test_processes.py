@@ -17,6 +17,7 @@ from robustrl.supervisor import process
 from robustrl.supervisor.process import Supervised, start_cold
 from robustrl.supervisor.warm import MAX_REQUEST_BYTES, WarmWorkerClient, WarmWorkerGone, python_arguments
 from robustrl.warm_worker import run_python, top_level_imports
+from robustrl_api.control import Exit
 
 PYTHON = sys.executable
 ROOT = Path(__file__).parents[2]
@@ -54,6 +55,14 @@ async def test_last_words_are_kept() -> None:
     lines = child.last_words().splitlines()
     assert lines[-1] == "ValueError: at last"
     assert len(lines) == 30
+
+
+async def test_last_words_are_as_many_as_a_report_has_room_for() -> None:
+    child = await cold("import sys\nfor n in range(30): print(f'{n:0500}', file=sys.stderr)")
+    await child.wait()
+    words = child.last_words()
+    assert len(Exit(message=words).message) == 4000
+    assert words.endswith("0029"), "the end is what tells"
 
 
 async def test_endless_line_does_not_end_the_listening() -> None:

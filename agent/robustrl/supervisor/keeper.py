@@ -61,7 +61,7 @@ class Keeper:
             lived = loop.time() - began
             self._restarts = 1 if lived > STABLE_SECONDS else self._restarts + 1
             if exit.code == BAD_INPUT_STATUS:
-                self._state.complaint = Complaint(reason=self._complaint, message=exit.message[-3900:])
+                self._state.complaint = Complaint(reason=self._complaint, message=exit.message)
             self._set(ChildState.EXITED, exit)
             log.warning("%s exited with status %d after %.1f s", self._name, exit.code, lived)
             if self._restarts > 1:

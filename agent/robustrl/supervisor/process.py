@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robustrl.supervisor import memory_limit
+from robustrl_api.control import MESSAGE_CHARACTERS
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +101,8 @@ class Supervised:
         return code
 
     def last_words(self) -> str:
-        """What it printed last to standard error."""
-        return "\n".join(self.last_lines)[-3900:]
+        """What it printed last to standard error, as much of it as a report has room for."""
+        return "\n".join(self.last_lines)[-MESSAGE_CHARACTERS:]
 
 
 async def listen_to(descriptor: int, child: Supervised) -> None:
