@@ -105,7 +105,8 @@ class Activity(ApiModel):
     idle_text: str = Field(default="", max_length=500)
     """What stands still, for a person."""
     asleep_seconds: float = 0.0
-    """Of a trainer: how long all its processes have slept outside of any phase, where nothing is known of the work."""
+    """How long all processes have slept where nothing is known of the work: of a trainer outside of any phase; of an
+    engine as it starts, where it has read nothing either."""
     shown: dict[str, float] = Field(default_factory=dict, max_length=32)
     """The longest that each phase has lasted here and then ended well, in seconds, of those that are well known;
     and under "idle", the longest that work stood still and then went on by itself."""

@@ -219,8 +219,8 @@ class TrainerDetection(DocumentedModel):
 
 class RolloutDetection(DocumentedModel):
     zero_throughput_seconds: Seconds = 60
-    """An engine that has requests and makes no token for so long, or does not take new weights, is probed; without an
-    answer it hangs."""
+    """An engine that has requests and makes no token for so long, does not take new weights, or is stopped by a signal,
+    is probed; without an answer it hangs. See detection.startupSeconds for one that is not ready yet."""
     phase_lease_seconds: Seconds = 600
     """The longest that applying new weights may take."""
 
@@ -236,7 +236,9 @@ class Detection(DocumentedModel):
     lost_after_missed: int = Field(default=3, ge=2, le=100)
     """Heartbeats missed before a silent pod is probed and, if it does not answer, taken for lost."""
     startup_seconds: Seconds = 600
-    """A pod that has not reported this long after its creation has failed."""
+    """A pod that has not reported this long after its creation has failed. An engine that is not ready and has used no
+    processor and read nothing for so long is probed, and so are managers that have not answered anybody yet; without an
+    answer they hang. An engine that still loads its model is left be, however long that takes."""
     probe_seconds: int = Field(default=5, ge=1, le=600)
     """How long a process under suspicion may take to show that it works."""
     trainer: TrainerDetection = TrainerDetection()

@@ -116,6 +116,36 @@ async def test_what_a_process_leaves_behind_ends_with_it(tmp_path: Path) -> None
     await keeper.stop()
 
 
+async def test_only_time_at_work_makes_a_restart_the_first_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that hangs at each start lives for long each time."""
+    monkeypatch.setattr(keeping, "STABLE_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "MAX_RESTART_SECONDS", 0.0)
+    lives, served, counts = Lives(), asyncio.Event(), list[int]()
+
+    async def serve() -> None:
+        if len(lives) == 4:
+            keeper.up()
+        served.set()
+        await asyncio.Event().wait()
+
+    keeper, state = make_keeper(tmp_path, lives.launch, serve)
+    running = asyncio.create_task(keeper.run())
+    async with asyncio.timeout(20):
+        for _ in range(6):
+            await served.wait()
+            served.clear()
+            counts.append(state.child.restarts)
+            keeper.end(keeper.life)
+    assert counts == [0, 1, 2, 3, 1, 2]
+    assert state.child.last_exit is not None
+    assert state.child.last_exit.requested
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await keeper.stop()
+
+
 async def test_a_process_that_never_starts_is_tried_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a thousand tries the delay was too large a number, and the agent ended."""
     tries, enough = 0, asyncio.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import random
 import signal
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,8 @@ from robustrl_api.control import Child, ChildState, Complaint, Exit
 log = logging.getLogger(__name__)
 
 STABLE_SECONDS = 30.0
+"""A process that has worked for so long did not fail at its start. How long it took to start does not count: one that
+hangs there each time would be tried for ever."""
 MAX_RESTART_SECONDS = 10.0
 BOOT_LETTERS = 8
 
@@ -49,6 +52,7 @@ class Keeper:
         self._ending = ""
         self._last_end: asyncio.Task[None] | None = None
         self._restarts = 0
+        self._up_since = math.inf
         self.life = ""
 
     async def run(self) -> None:
@@ -56,14 +60,14 @@ class Keeper:
         loop = asyncio.get_running_loop()
         self._tell_of_the_last()
         while True:
-            began = loop.time()
+            began, self._up_since = loop.time(), math.inf
             exit = await self._one_life()
-            lived = loop.time() - began
-            self._restarts = 1 if lived > STABLE_SECONDS else self._restarts + 1
+            ended = loop.time()
+            self._restarts = 1 if ended - self._up_since > STABLE_SECONDS else self._restarts + 1
             if exit.code == BAD_INPUT_STATUS:
                 self._state.complaint = Complaint(reason=self._complaint, message=exit.message)
             self._set(ChildState.EXITED, exit)
-            log.warning("%s exited with status %d after %.1f s", self._name, exit.code, lived)
+            log.warning("%s exited with status %d after %.1f s", self._name, exit.code, ended - began)
             if self._restarts > 1:
                 delay = min(MAX_RESTART_SECONDS, 0.2 * 2 ** min(self._restarts, 10))
                 await asyncio.sleep(delay * random.uniform(0.5, 1.0))
@@ -110,6 +114,7 @@ class Keeper:
     def up(self) -> None:
         """The process has begun to work."""
         if self._state.child.state is not ChildState.RUNNING:
+            self._up_since = asyncio.get_running_loop().time()
             self._set(ChildState.RUNNING, self._state.child.last_exit)
 
     def end(self, life: str) -> None:

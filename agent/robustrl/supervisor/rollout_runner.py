@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable
 
 import aiohttp
 
@@ -17,15 +18,18 @@ from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.proc_stat import descendants
 from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.publisher import Publisher
+from robustrl.supervisor.standstill import StandstillMeter
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.weight_follower import ReplicaState, WeightFollower
-from robustrl_api.control import Assignment
+from robustrl_api.control import Assignment, ChildState
 from robustrl_api.pod_config import PodConfig
 
 log = logging.getLogger(__name__)
 
 REGISTER_SECONDS = 1.0
-READY_POLL_SECONDS = 0.02
+READY_POLL_SECONDS, SLOW_POLL_SECONDS, POLL_SHARE = 0.02, 0.5, 0.01
+"""How often an engine that starts is asked whether it is ready: at most so rarely, and else once in that share of the
+time that it has taken. One that is asked all the time would use the processor for its answers alone."""
 DRAIN_POLL_SECONDS = 0.1
 LEAVING = "Leaving"
 
@@ -70,7 +74,14 @@ class RolloutRunner:
         self._follower.changed.set()
 
     async def works(self, seconds: float) -> bool:
-        return await self._adapter.deep_probe(seconds)
+        """Whether it answers; of one that is not up yet, and answers nobody, whether it does anything meanwhile."""
+        if self._state.child.state is ChildState.RUNNING:
+            return await self._adapter.deep_probe(seconds)
+        meter = self._meter()
+        meter.all_still(self._processes())
+        answers, _ = await asyncio.gather(self._adapter.deep_probe(seconds), asyncio.sleep(seconds))
+        engine = self._processes()
+        return answers or not (why_stopped(engine) or meter.all_still(engine))
 
     def process(self) -> int | None:
         return self._keeper.process()
@@ -107,14 +118,50 @@ class RolloutRunner:
     async def _serve(self) -> None:
         """What there is to do for an engine while it lives."""
         try:
-            while not await self._adapter.ready():  # noqa: ASYNC110 - another process's readiness: nothing to await
-                await asyncio.sleep(READY_POLL_SECONDS)
+            await self._until_ready()
             self._keeper.up()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follower.run(self._adapter))
                 group.create_task(self._watch_work())
         finally:
             self._follower.engine_lost()
+
+    async def _until_ready(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(self._watch_start())
+            while not await self._adapter.ready():
+                pause = max(READY_POLL_SECONDS, POLL_SHARE * (loop.time() - began))
+                await asyncio.sleep(min(SLOW_POLL_SECONDS, pause))
+            watch.cancel()
+
+    async def _watch_start(self) -> None:
+        """An engine that starts has no work to show yet, and may take long; but what it does can be seen from outside.
+
+        One that is stopped by a signal will not go on by itself; one that sleeps may.
+        """
+        activity, meter = self._state.activity, self._meter()
+        try:
+            while True:
+                engine = self._processes()
+                if stop := why_stopped(engine):
+                    activity.stands_still(stop)
+                else:
+                    activity.moved()
+                activity.sleeps(meter.all_still(engine))
+                await asyncio.sleep(REGISTER_SECONDS)
+        finally:
+            activity.moved()
+            activity.sleeps(False)
+
+    def _processes(self) -> list[int]:
+        """The engine and whoever works behind it."""
+        pid = self.process()
+        return [] if pid is None else [pid, *descendants(pid)]
+
+    def _meter(self) -> StandstillMeter:
+        return StandstillMeter(self._config.active_permille)
 
     async def _watch_work(self) -> None:
         """An engine that has requests makes tokens; one that is being given weights need not.
@@ -193,13 +240,17 @@ def why_still(pid: int | None, seen: str, *, applying: bool, refused: bool) -> s
     """
     # While weights are applied this is all there is to see, so whoever works behind a front is looked at, too.
     engine = [] if pid is None else [pid, *(descendants(pid) if applying else ())]
-    for process in engine:
-        used = process_time(process)
-        if used is not None and used.stopped:
-            return f"engine process {process} is stopped"
+    if stop := why_stopped(engine):
+        return stop
     if refused:
         return seen or "it does not take new weights"
     return "" if applying else seen
+
+
+def why_stopped(engine: Iterable[int]) -> str:
+    """Which of an engine's processes a signal has stopped; empty where none is."""
+    stopped = (pid for pid in engine if (used := process_time(pid)) is not None and used.stopped)
+    return next((f"engine process {pid} is stopped" for pid in stopped), "")
 
 
 def _number(said: object) -> int:

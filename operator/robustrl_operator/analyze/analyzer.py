@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from robustrl_api.control import AgentReport, ChildState
 from robustrl_api.status import Scope
 from robustrl_operator.analyze import child, devices, inactivity, leaving, pod_status, silence, together
 from robustrl_operator.analyze.verdict import HEALTHY, Cause, Detector, Health, Verdict, Verdicts
@@ -37,8 +38,16 @@ def _judge(view: JobView, pod: PodView, detectors: Sequence[Detector]) -> Verdic
         return bad
     if report is None:
         return Verdict(Health.STARTING)
-    found = child.judge(view, pod, report) or inactivity.judge(view, pod, report)
+    found = _judge_process(view, pod, report)
     return found or next((v for detector in detectors if (v := detector(view, pod)) is not None), HEALTHY)
+
+
+def _judge_process(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
+    """Its exit, or that it stands still. One that has exited and is being started again may hang as it starts."""
+    told = child.judge(view, pod, report)
+    if told is None or (report.child.state is ChildState.STARTING and not told.failed):
+        return inactivity.judge(view, pod, report) or told
+    return told
 
 
 def _settle_lost_peers(view: JobView, verdicts: Verdicts) -> Verdicts:

@@ -62,20 +62,29 @@ def _judge_trainer(view: JobView, pod: PodView, report: AgentReport) -> Verdict 
 def _judge_supervised(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     """Engines and managers are restarted in place by their agent; the verdict says so until they are up again.
 
-    The first restart is immediate, so an exit may be heard of only as a start with a last exit. One that keeps exiting
-    before the job ever worked has a fault that no restart mends; later, it is the pod that is at fault.
+    The first restart is immediate, so an exit may be heard of only as a start with a last exit. One that keeps exiting,
+    or hanging as it starts, before the job ever worked has a fault that no restart mends; later, it is the pod that is
+    at fault.
     """
     child = report.child
     if child.state not in (ChildState.EXITED, ChildState.STARTING) or child.last_exit is None:
         return None
-    if child.last_exit.requested:
+    budget = view.spec.recovery.budgets.restarts_without_progress
+    in_vain = child.state is ChildState.EXITED and child.restarts >= budget
+    if child.last_exit.requested and not in_vain:
         return Verdict(Health.STARTING)
-    cause = Cause.MANAGER_EXITED if pod.origin is Role.MANAGER else Cause.ENGINE_EXITED
+    cause = _cause(pod, child.last_exit)
     text = exit_text(pod.name, child.last_exit)
-    if child.state is ChildState.STARTING or child.restarts < view.spec.recovery.budgets.restarts_without_progress:
+    if not in_vain:
         return Verdict(Health.SUSPECT, cause, text, Scope.PROCESS)
     vain = f"{text} (restarted {child.restarts} times in vain)"
     return Verdict(Health.FAILED, cause if _has_worked(view) else Cause.BAD_CONFIGURATION, vain, Scope.POD)
+
+
+def _cause(pod: PodView, exit: Exit) -> Cause:
+    if pod.origin is Role.MANAGER:
+        return Cause.MANAGER_HUNG if exit.requested else Cause.MANAGER_EXITED
+    return Cause.ENGINE_HUNG if exit.requested else Cause.ENGINE_EXITED
 
 
 def _has_worked(view: JobView) -> bool:
@@ -86,6 +95,7 @@ def _has_worked(view: JobView) -> bool:
 def exit_text(pod: str, exit: Exit) -> str:
     """An exit in words, with what the process said last."""
     how = f"killed by signal {-exit.code}" if exit.code < 0 else f"exited with status {exit.code}"
+    how = "was ended because it hung" if exit.requested else how
     last = exit.message[-LAST_WORDS:]
     which = f"process {exit.life} of {pod}" if exit.life else f"process in {pod}"
     return f"{which} {how}" + (f": {last}" if last else "")

@@ -17,6 +17,9 @@ Nor for longer than there are managers: while they are away one rank waits for i
 Outside of any phase nothing is known of the work: a trainer may wait there for another one that prepares the data. But
 where all of them sleep for as long as a phase may last, there is nobody to wait for: they hang.
 
+So does an engine that is not up yet and does nothing to get there. How long it takes convicts it never: whoever loads a
+large model from slow storage reads all the while.
+
 Deadlines are learned: once a job has shown how long things take, so many times that, within a floor and a ceiling.
 """
 
@@ -48,7 +51,12 @@ def judge(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:
     overdue = _overdue(view, pod, report, role)
     if overdue is not None:
         return overdue
-    still = _idle(view, pod, report, role) or _idle_devices(view, pod, report, role) or _asleep(view, pod, role)
+    still = (
+        _idle(view, pod, report, role)
+        or _idle_devices(view, pod, report, role)
+        or _asleep(view, pod, role)
+        or _asleep_at_its_start(view, pod, report, role)
+    )
     # Peers are looked at only for who stands still: there are as many of them as members.
     waits = still and role is Role.TRAINER and (_a_peer_is_silent(view, pod) or _waits_for_a_peer(view, pod, report))
     return None if waits else still
@@ -165,6 +173,16 @@ def _slept(view: JobView, heard: Heard) -> timedelta:
     asleep = heard.report.activity.asleep_seconds
     of_now = asleep > 0 and heard.report.child.epoch == view.status.epoch
     return timedelta(seconds=asleep) + (view.now - heard.at) if of_now else timedelta()
+
+
+def _asleep_at_its_start(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
+    asleep, patience = report.activity.asleep_seconds, timedelta(seconds=view.spec.detection.startup_seconds)
+    lasted = _lasted(view, pod, asleep)
+    starts = role is Role.ROLLOUT and report.child.state is ChildState.STARTING
+    if not starts or asleep == 0 or lasted < patience:
+        return None
+    what = f"process {report.child.life} of {pod.name} uses no processor and reads nothing as it starts"
+    return _confirm(view, pod, CAUSES[role], f"{what}, for {asleep:.0f} s", view.now - lasted, patience)
 
 
 def _confirm(

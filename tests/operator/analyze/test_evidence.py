@@ -106,6 +106,11 @@ def begun(seconds: float) -> Change:
     return change
 
 
+def hung(restarts: int) -> Child:
+    """An engine or managers that their agent has ended, as it was told to."""
+    return Child(state=ChildState.EXITED, last_exit=Exit(code=-9, requested=True), restarts=restarts)
+
+
 NO_ANSWER = Probe(NOW - 1 * SECOND, answered=False)
 ANSWERED = Probe(NOW - 1 * SECOND, answered=True)
 ASKED = Probe(NOW - 0.5 * SECOND, answered=False, done=False)
@@ -114,6 +119,7 @@ UNKILLABLE_PROCESS = Complaint(reason="ProcessUnkillable", message="process 7 do
 COMPLAINT = Complaint(reason="VolumeUnusable", message="/storage cannot be written")
 RUNNING = Child(state=ChildState.RUNNING, epoch=1)
 FIVE = exited(restarts=5)
+
 RESTARTED = Child(state=ChildState.EXITED, epoch=1, last_exit=Exit(code=-9, agent_restarted=True))
 HANDED_OVER = Child(state=ChildState.EXITED, epoch=1, last_exit=Exit(code=76, handed_over=True))
 
@@ -159,6 +165,12 @@ TABLE = [
     ("engine never worked", ROLLOUT, both(says(FIVE), worked_never), "Failed", "BadConfiguration", "Pod", False),
     ("manager exits", MANAGER, says(exited(1)), "Suspect", "ManagerExited", "Process", False),
     ("manager never worked", MANAGER, both(says(FIVE), worked_never), "Failed", "BadConfiguration", "Pod", False),
+    ("engine that hung is ended", ROLLOUT, says(hung(2)), "Starting", "None", None, False),
+    ("engine that hung starts", ROLLOUT, says(hung(3).model_copy(update={"state": ChildState.STARTING})), "Starting",
+     "None", None, False),
+    ("engine hangs again and again", ROLLOUT, says(hung(3)), "Failed", "EngineHung", "Pod", False),
+    ("engine always hung", ROLLOUT, both(says(hung(3)), worked_never), "Failed", "BadConfiguration", "Pod", False),
+    ("manager hangs again and again", MANAGER, says(hung(3)), "Failed", "ManagerHung", "Pod", False),
     # The API server says it.
     ("trainer being deleted, with grace", TRAINER, is_now(deleting=True, ends_at=NOW + 9 * SECOND), "Leaving",
      "PodLeaving", "Pod", False),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.operator.build import NOW, SECOND, job, running_job, saying, with_pod
 
-from robustrl_api.control import Activity, Child, ChildState
+from robustrl_api.control import Activity, Child, ChildState, Exit
 from robustrl_api.spec import TrainerDetection
 from robustrl_operator.analyze import Health, Question, Verdict, analyze
 from robustrl_operator.analyze.inactivity import learned
@@ -30,6 +30,16 @@ def phase(name: str, seconds: float, **shown: float) -> dict[str, object]:
     return {"phase": name, "activity": Activity(phase_seconds=seconds, shown=shown)}
 
 
+def starting(activity: Activity, last: Exit | None = None) -> dict[str, object]:
+    return {"child": Child(state=ChildState.STARTING, life="a.2", last_exit=last), "activity": activity}
+
+
+def asleep(seconds: float) -> Activity:
+    return Activity(phase_seconds=seconds, asleep_seconds=seconds)
+
+
+KILLED, ENDED = Exit(code=-9), Exit(code=-9, requested=True)
+
 # name, pod, what its report says, probe -> health, cause, what it is asked
 TABLE = [
     ("trainer idle for a while", TRAINER, {"activity": idle(299)}, None, "Healthy", "None", "None"),
@@ -46,6 +56,23 @@ TABLE = [
     ("engine does not answer", ROLLOUT, {"activity": idle(61)}, asked(1), "Failed", "EngineHung", "None"),
     ("managers silent", MANAGER, {"activity": idle(31)}, None, "Suspect", "ManagerHung", "Works"),
     ("managers do not answer", MANAGER, {"activity": idle(31)}, asked(1), "Failed", "ManagerHung", "None"),
+    # Starts.
+    ("engine sleeps as it starts", ROLLOUT, starting(asleep(599)), None, "Healthy", "None", "None"),
+    ("engine sleeps for too long", ROLLOUT, starting(asleep(601)), None, "Suspect", "EngineHung", "Works"),
+    ("engine still sleeps", ROLLOUT, starting(asleep(605)), asked(1), "Failed", "EngineHung", "None"),
+    ("engine answers", ROLLOUT, starting(asleep(605)), asked(1, answered=True), "Healthy", "None", "None"),
+    ("the one before was asked", ROLLOUT, starting(asleep(601)), asked(700), "Suspect", "EngineHung", "Works"),
+    ("engine stopped as it starts", ROLLOUT, starting(idle(61)), None, "Suspect", "EngineHung", "Works"),
+    ("engine stopped for a moment", ROLLOUT, starting(idle(59)), None, "Healthy", "None", "None"),
+    ("a large model", ROLLOUT, starting(Activity(phase_seconds=90_000)), None, "Healthy", "None", "None"),
+    ("engine with nothing to do", ROLLOUT, {"activity": asleep(90_000)}, None, "Healthy", "None", "None"),
+    ("engine starts again", ROLLOUT, starting(asleep(9), KILLED), None, "Suspect", "EngineExited", "None"),
+    ("it hangs", ROLLOUT, starting(asleep(601), KILLED), None, "Suspect", "EngineHung", "Works"),
+    ("it hangs, and not for the first time", ROLLOUT, starting(asleep(601), ENDED), None, "Suspect", "EngineHung",
+     "Works"),
+    ("it is stopped", ROLLOUT, starting(idle(61), ENDED), asked(1), "Failed", "EngineHung", "None"),
+    ("managers hang as they start again", MANAGER, starting(idle(601), KILLED), None, "Suspect", "ManagerHung",
+     "Works"),
     # Leases.
     ("checkpoint in time", TRAINER, phase("Checkpoint", 890), None, "Healthy", "None", "None"),
     ("checkpoint overdue", TRAINER, phase("Checkpoint", 901), None, "Failed", "PhaseOverdue", "None"),
@@ -168,10 +195,6 @@ def test_the_fields_of_the_spec_decide() -> None:
         view = saying(view, name, ago=0, activity=idle(6))
     assert analyze(view)[f"uid-{TRAINER}"].ask is Question.WORKS
     assert analyze(view)[f"uid-{ROLLOUT}"].ask is Question.NONE
-
-
-def asleep(seconds: float) -> Activity:
-    return Activity(phase_seconds=seconds, asleep_seconds=seconds)
 
 
 @pytest.mark.parametrize(

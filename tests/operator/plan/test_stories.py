@@ -10,12 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.operator.build import SERVICE, job
+from tests.operator.build import NOW, SERVICE, job
 from tests.operator.world.world import World
 
 from robustrl_api.control import Exit
 from robustrl_api.names import Role
 from robustrl_api.status import ConditionType, has_ended
+from robustrl_operator.analyze import Cause
 from robustrl_operator.plan import CreatePod, DeletePod
 
 
@@ -537,6 +538,71 @@ def test_job_outlives_its_manager_pod(fault: Any) -> None:
     world.ended()
     assert world.holds(ConditionType.SUCCEEDED)
     assert len(world.incidents("manager")) == 1
+
+
+SHORT_START = {"startupSeconds": 20}
+
+
+def hung_starts(world: World) -> list[float]:
+    """When engines were taken for hung, in seconds."""
+    times = [when for when, verdict in world.convictions if verdict.cause is Cause.ENGINE_HUNG and not verdict.pod_lost]
+    return [(when - NOW).total_seconds() for when in times]
+
+
+def test_engine_that_hangs_as_it_starts_again_is_ended_and_the_next_one_is_given_its_time() -> None:
+    world = started(World(job(steps=200, detection=SHORT_START)))
+    victim = world.of_role(Role.ROLLOUT)[0]
+    agent = world.pod(victim).agent
+    assert agent is not None
+    agent.hangs = True
+    fault = world.elapsed
+    world.exit_child(victim, -9)
+    world.until(lambda w: agent.lives == 3)
+    agent.hangs = False
+    found = hung_starts(world)
+    assert 20 < found[0] - fault < 25
+    assert found[-1] - found[0] < 2, "its end is not long in coming"
+    world.run(60)
+    assert hung_starts(world) == found, "once for each life"
+    assert (agent.lives, agent.child.state, world.status.convictions) == (3, "Running", ())
+    assert [incident.cause for incident in world.incidents("rollout")] == ["EngineExited", "EngineHung"]
+    assert "uses no processor" in world.incidents("rollout")[1].evidence
+    assert world.status.epoch == 1
+    assert len(world.did(CreatePod)) == 7
+
+
+def test_engine_that_hangs_at_each_start_costs_its_pod_and_not_the_job() -> None:
+    world = started(World(job(steps=200, detection=SHORT_START)))
+    victim = world.of_role(Role.ROLLOUT)[0]
+    agent = world.pod(victim).agent
+    assert agent is not None
+    agent.hangs = True
+    fault = world.elapsed
+    world.exit_child(victim, -9)
+    world.until(lambda w: victim not in w.of_role(Role.ROLLOUT))
+    assert agent.child.restarts == world.spec.recovery.budgets.restarts_without_progress
+    assert world.elapsed - fault > 40, "each start had its time"
+    assert "in vain" in world.incidents("rollout")[-1].evidence
+    world.ended()
+    assert world.holds(ConditionType.SUCCEEDED)
+    assert world.status.epoch == 1
+
+
+def test_engines_that_never_come_up_end_a_job_that_never_worked_with_a_diagnosis() -> None:
+    world = World(job(detection=SHORT_START))
+    world.may_step = lambda: False
+
+    def hang() -> None:
+        for name in world.of_role(Role.ROLLOUT):
+            if (agent := world.pod(name).agent) is not None:
+                agent.hangs = True
+
+    world.live = hang
+    world.ended()
+    assert world.holds(ConditionType.FAILED)
+    failure = world.condition(ConditionType.FAILED)
+    assert failure.reason == "BadConfiguration"
+    assert "it hung (restarted 3 times in vain) (role rollout)" in failure.message
 
 
 def test_engine_that_keeps_exiting_later_costs_its_pod_and_not_the_job() -> None:

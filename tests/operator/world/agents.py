@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tests.operator.build import SECOND
 from tests.operator.world.machines import SimAgent, SimPod
 
+from robustrl.supervisor.activity import ActivityWatch
 from robustrl_api.control import Assignment, Child, ChildState, Exit, Harm, Strike, Struck
 from robustrl_api.names import Role
 
@@ -30,7 +31,7 @@ def obey(world: World, p: SimPod) -> None:
     elif not wanted.run or wanted.role not in (Role.ROLLOUT, Role.MANAGER):
         agent.child = Child()
     else:
-        keep_running(world, agent)
+        keep_running(world, agent, wanted.end_life)
     agent.role = wanted.role
     if wanted.strike is not None and (agent.struck is None or agent.struck.id != wanted.strike.id):
         strike(world, p, agent, wanted.strike)
@@ -67,11 +68,24 @@ def obey_as_trainer(world: World, agent: SimAgent, wanted: Assignment) -> None:
         set_child(world, agent, ChildState.EXITED, end)
 
 
-def keep_running(world: World, agent: SimAgent) -> None:
+def keep_running(world: World, agent: SimAgent, end_life: str) -> None:
     """Engines and managers are restarted in place: at once, then with growing delays."""
     child = agent.child
     delay = child.restarts * SECOND if child.restarts > 1 else timedelta(0)
     if child.state in (ChildState.NONE, ChildState.EXITED) and world.now - agent.child_since > delay:
-        set_child(world, agent, ChildState.STARTING, child.last_exit, child.restarts)
-    elif child.state is ChildState.STARTING and world.now - agent.child_since >= SECOND:
+        begin_life(world, agent)
+    elif child.state in (ChildState.STARTING, ChildState.RUNNING) and end_life == child.life:
+        last = Exit(code=-9, life=child.life, requested=True)
+        set_child(world, agent, ChildState.EXITED, last, child.restarts + 1)
+    elif child.state is ChildState.STARTING and not agent.hangs and world.now - agent.child_since >= SECOND:
         set_child(world, agent, ChildState.RUNNING, child.last_exit, child.restarts)
+
+
+def begin_life(world: World, agent: SimAgent) -> None:
+    agent.lives += 1
+    agent.child = agent.child.model_copy(update={"life": f"{agent.boot}.{agent.lives}"})
+    set_child(world, agent, ChildState.STARTING, agent.child.last_exit, agent.child.restarts)
+    agent.works = not agent.hangs
+    if agent.hangs:
+        agent.watch = ActivityWatch(lambda: world.elapsed)
+        agent.watch.sleeps(True)

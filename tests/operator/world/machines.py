@@ -48,6 +48,10 @@ class SimAgent:
     """How its work goes on, where a story tells of that."""
     works: bool = True
     """What a deep probe finds."""
+    hangs: bool = False
+    """Whether an engine that it starts sleeps instead of coming up."""
+    lives: int = 0
+    """Processes that it has started."""
 
 
 @dataclass
