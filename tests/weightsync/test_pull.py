@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import mmap
 import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.weightsync.source_process import sealed
 
-from weightsync import Address, BadManifest, Holding, Incomplete, Manifest, Peer, Peers, fetch_manifest, pull
+from weightsync import Address, BadManifest, Holding, Incomplete, Manifest, Peer, Peers, Source, fetch_manifest, pull
 from weightsync.transport import TransportError
 
 pytest.importorskip("ucxx", reason="weights over UCX need the extra 'ucx'")
@@ -168,3 +171,20 @@ async def test_cancelled_pull_leaves_nothing_running(start: Start) -> None:
 async def test_manifest_of_another_shard_is_none(start: Start) -> None:
     with pytest.raises((TransportError, BadManifest)):
         await fetch_manifest(start(), epoch=EPOCH, step=STEP, shard=1, root=MANIFEST.root)
+
+
+async def test_nothing_refers_to_weights_that_were_dropped(start: Start) -> None:
+    """The garbage collector may not come for minutes, and meanwhile each version would take as much memory again."""
+    mine = Source()
+    port = await mine.start()
+    target = mmap.mmap(-1, SIZE)
+    freed = weakref.ref(target)
+    gc.disable()
+    try:
+        await pull(MANIFEST, [start()], memoryview(target), source=mine, me=Peer(f"127.0.0.1:{port}"))
+        mine.drop(MANIFEST.root)
+        del target
+        assert freed() is None
+    finally:
+        gc.enable()
+        await mine.close()

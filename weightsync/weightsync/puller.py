@@ -182,7 +182,7 @@ class _Pull:
             self._source.gained(self._manifest.root, self._state.have)
         self._peers.follow(self._news)
         try:
-            self._wake()
+            self._report("tick")
             await self._over.wait()
         finally:
             self._peers.unfollow(self._news)
@@ -203,7 +203,8 @@ class _Pull:
         return frozenset(chunk_set.members(self._state.missing))
 
     async def _close(self) -> None:
-        """Leave everybody. Nothing writes to the destination after this."""
+        """Leave everybody. Nothing writes to the destination after this, and nothing here refers to it: the pull and
+        its connections refer to each other until the garbage collector comes, and weights may not wait for that."""
         if self._timer is not None:
             self._timer.cancel()
         self._state.drop()
@@ -211,6 +212,7 @@ class _Pull:
             link.leave()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        del self._target
 
     # Events.
 
