@@ -34,7 +34,7 @@ from robustrl_operator.analyze import devices, silence
 from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
 from robustrl_operator.view import Heard, JobView, PodView
 
-TRAIN = "Train"
+TRAIN, RESTORE = "Train", "Restore"
 FREE_PHASES = frozenset({"", TRAIN, "Wait"})
 """Phases of a trainer without a lease: waiting for a batch is not its fault, and training is watched by its work."""
 SLACK = timedelta(seconds=5)
@@ -74,7 +74,9 @@ def _overdue(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Ve
 def _lease(view: JobView, report: AgentReport, role: Role) -> timedelta | None:
     detection = view.spec.detection
     if role is Role.TRAINER and report.phase not in FREE_PHASES:
-        return learned(detection.trainer, detection.trainer.phase_lease_seconds, _shown(view, report.phase))
+        # What was restored from memory says nothing of how long it takes from storage.
+        shown = None if report.phase == RESTORE else _shown(view, report.phase)
+        return learned(detection.trainer, detection.trainer.phase_lease_seconds, shown)
     if role is Role.ROLLOUT and report.phase == APPLYING:
         return timedelta(seconds=detection.rollout.phase_lease_seconds)
     return None

@@ -188,6 +188,15 @@ def test_a_deadline_is_learned_from_what_all_members_have_shown() -> None:
     assert {analyze(newcomer)[f"uid-{name}"].ask for name in BOTH} == {Question.NONE}, "its first steps may be slow"
 
 
+@pytest.mark.parametrize(("phase", "cause"), [("Checkpoint", "PhaseOverdue"), ("Restore", "None")])
+def test_restores_from_memory_say_nothing_of_one_from_storage(phase: str, cause: str) -> None:
+    view = running_job()
+    for name in BOTH:
+        activity = Activity(phase_seconds=200, shown={phase: 1.0})
+        view = saying(view, name, ago=0, phase=phase, activity=activity)
+    assert {analyze(view)[f"uid-{name}"].cause for name in BOTH} == {cause}
+
+
 def test_the_fields_of_the_spec_decide() -> None:
     spec = job(detection={"trainer": {"idleSeconds": 5}, "rollout": {"zeroThroughputSeconds": 7}})
     view = running_job(spec)
