@@ -24,7 +24,7 @@ ledger's audit finds no trajectory lost or trained twice. Causes and rules are t
 | fault | kind | played | taken for | rule | epoch | what was struck |
 |---|---|---|---|---|---|---|"""
 TAIL = """
-What asks for chosen moments or many machines is played elsewhere. In virtual time
+More is played elsewhere. In virtual time
 (`tests/operator/plan/test_stories.py`, `test_model.py`): the operator killed between any two effects of a plan,
 several trainers lost with rollouts to spare, faults inside a recovery, images that cannot be pulled from the start,
 restarts that keep failing. By a script that is at fault itself (`tests/local/test_reproducible_faults.py`): a deadlock
@@ -34,20 +34,24 @@ weights, in every state of a transfer.
 
 Some rows ask for a job of a certain shape, or for a moment that is short; how the tests make them:
 
-- *volume of the checkpoints full, read-only*: it is a file system of its own that is filled, or mounted read-only
-  (as root; without, the rows are skipped). The ledger is on another one: what becomes of a ledger whose volume is full
-  is not among the rows.
+- *in the job's first step, twice in one step*: the first step of each training process takes 5 s longer, so that it
+  can be struck (`e2e/scripts/faulty.py`, as for the other scripts that are at fault).
+- *as it starts*: the rollout that was given the dead trainer's place is struck as soon as its agent plays trainer.
+- *answers nobody for 20 s*: the machine's processes are frozen and its cable is pulled.
+- *volume of the checkpoints full, read-only*: it is a file system of its own that is filled, or mounted read-only (as
+  root; without, the rows are skipped). The ledger is on another one: what becomes of a ledger whose volume is full is
+  not among the rows.
 - *every copy of the newest checkpoint damaged*: the training process is stopped, a byte of each copy is changed, in
   every pod's memory and in storage, and the process is killed. The trainers go back one step.
-- *engine stopped behind a front*: the engine is two processes, as SGLang's is. The front
-  goes on answering `/ready` and `/metrics` with what it heard last; what finds the fault is that the counter of tokens
+- *engine stopped behind a front*: the engine is two processes, as SGLang's is (`e2e/scripts/front.py`). The front goes
+  on answering `/ready` and `/metrics` with what it heard last; what finds the fault is that the counter of tokens
   stands still.
 - *image that cannot be pulled*: its tag is taken from every node, and there is no registry; condition Degraded names
   the image and the pod meanwhile.
 - *GPU fallen off the bus, exporters absent, stuck, lying*: the cluster's nodes have no GPU, so one server plays their
   exporters, in dcgm-exporter's format; the node agents that read them are the chart's. The first of the four shows that
   what the exporters say is heard.
-- *while it pulls, while others pull, before the announcement*: the model has 48 MB, and the managers' `/v1/progress`
+- *while it pulls, while others pull, before the announcement*: the model has 48 MB (`e2e/scripts/big.py`), and the managers' `/v1/progress`
   is asked every few milliseconds for who pulls and which step is committed and not announced.
 """
 NEXT = """
