@@ -181,7 +181,7 @@ class WeightFollower:
         if underway is None or failed or underway.version != version:
             here = await self._supersede(version)
             underway = self._underway = Underway(version, asyncio.create_task(self._pull(current, here), name="pull"))
-        watch = asyncio.create_task(self._overtaken(underway), name="watch for newer weights")
+        watch = asyncio.create_task(self._overtaken(version), name="watch for newer weights")
         try:
             await asyncio.wait({underway.task, watch}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -198,10 +198,14 @@ class WeightFollower:
         self._held = held
         return held
 
-    async def _overtaken(self, underway: Underway) -> None:
-        """Return when a newer version makes this one not worth its rest. Where enough of it is here it is pulled to
-        its end all the same, unless its epoch is over, or holders have let go of it: they keep two versions."""
-        here, newest = underway.version, underway.version
+    async def _overtaken(self, here: Version) -> None:
+        """Return when a newer version makes the one that is pulled not worth its rest. Where enough of it is here it is
+        pulled to its end all the same, unless its epoch is over, or holders have let go of it: they keep two versions.
+
+        This is cancelled once for each version, and what it refers to stays until the garbage collector comes: so it
+        is not given the pull, which has the weights.
+        """
+        newest = here
         while True:
             newer = None
             with contextlib.suppress(ManagersAway, ManagersRefused):
@@ -211,14 +215,16 @@ class WeightFollower:
                 continue
             newest = _version(newer)
             void = newest.epoch != here.epoch or newest.step >= here.step + KEPT_VERSIONS
-            if void or await self._part_here(underway) < FINISH_ANYWAY:
+            if void or await self._part_here() < FINISH_ANYWAY:
                 return
 
-    async def _part_here(self, underway: Underway) -> float:
-        if underway.manifest is None:
+    async def _part_here(self) -> float:
+        """Of the version that is pulled."""
+        manifest = self._underway.manifest if self._underway is not None else None
+        if manifest is None:
             return 0.0
-        have = (await self._publisher.ready()).verified(underway.manifest.root)
-        return have.bit_count() / max(1, len(underway.manifest.chunks))
+        have = (await self._publisher.ready()).verified(manifest.root)
+        return have.bit_count() / max(1, len(manifest.chunks))
 
     async def _supersede(self, version: Version) -> Holding | None:
         """End a pull that is not wanted any more. What this pod's memory has already: a whole version, or part of the
