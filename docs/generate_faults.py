@@ -51,8 +51,8 @@ Some rows ask for a job of a certain shape, or for a moment that is short; how t
 - *GPU fallen off the bus, exporters absent, stuck, lying*: the cluster's nodes have no GPU, so one server plays their
   exporters, in dcgm-exporter's format; the node agents that read them are the chart's. The first of the four shows that
   what the exporters say is heard.
-- *while it pulls, while others pull, before the announcement*: the model has 48 MB (`e2e/scripts/big.py`), and the managers' `/v1/progress`
-  is asked every few milliseconds for who pulls and which step is committed and not announced.
+- *while it pulls, while others pull, before the announcement*: the model has 48 MB (`e2e/scripts/big.py`), and the
+  managers' `/v1/progress` is asked every few milliseconds for who pulls and which step is committed and not announced.
 """
 NEXT = """
 Next: [inject.md](inject.md), faults in your own job."""
