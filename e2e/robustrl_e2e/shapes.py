@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from robustrl_api.spec import Strategy
 from robustrl_e2e.stack import ROOT
 from robustrl_operator.faults.matrix import Shape
 
@@ -36,7 +37,14 @@ def put_on(shape: Shape, spec: Spec, scripts: str = str(SCRIPTS)) -> None:
             _train_with(spec, f"{scripts}/big.py")
             # Three are enough for one that dies and others that pull, and start sooner than four.
             spec["rollout"] |= {"replicas": 3, "engine": {"model": "big_model:build"}}
-            spec["checkpoint"] = {"peerCopy": "Off"}
+            spec["checkpoint"] = _not_to_disk(spec)
+
+
+def _not_to_disk(spec: Spec) -> Spec:
+    """Large checkpoints in each step would be all that a disk has to do; where all pods go together there is no other
+    place that they come back from."""
+    needs_storage = spec.get("recovery", {}).get("strategy") == Strategy.WHOLE_JOB
+    return {**(spec["checkpoint"] if needs_storage else {}), "peerCopy": "Off"}
 
 
 def _train_with(spec: Spec, *words: str) -> None:
