@@ -22,7 +22,9 @@ from tests.local.watching import (
 
 from robustrl.audit import record
 from robustrl.checkpoint.shelf import Shelf
+from robustrl_api.control import Child, ChildState
 from robustrl_api.status import ConditionType, holds
+from robustrl_operator.faults.kind import FaultKind
 from robustrl_operator.faults.matrix import Moment, Place, Row, Shape, rows
 from robustrl_operator.local.run import LocalRun
 from robustrl_operator.local.run_folder import RunFolder
@@ -31,6 +33,9 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
 ELSEWHERE = {Shape.USUAL, Shape.LINGERING, Shape.RAISING}
 SHAPED = {shape: rows(Place.LOCAL, shape) for shape in Shape if shape not in ELSEWHERE}
+
+PROCESS_SECONDS = 0.5
+"""By then an agent that says that an engine starts has started its process."""
 
 
 async def play(run: LocalRun, row: Row) -> None:
@@ -83,3 +88,30 @@ async def test_a_fault_in_a_job_of_a_certain_shape(tmp_path: Path, shape: Shape)
         async with running(job_of(shape, steps=100_000), out) as run:
             for row in SHAPED[shape]:
                 await play(run, row)
+            if shape is Shape.FRONTED:
+                await stop_one_that_starts(run)
+
+
+async def stop_one_that_starts(run: LocalRun) -> None:
+    """An engine that imports everything by itself takes seconds to start, and nobody asks it for anything yet."""
+    before = total(run)
+    (struck,) = await run.strike(FaultKind.ENGINE, index=0)
+    (uid,) = [pod.uid for pod in run.body.processes if pod.name == struck]
+    async with asyncio.timeout(RECOVERY_SECONDS):
+        while total(run) == before or child_of(run, uid).state is not ChildState.STARTING:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    life = child_of(run, uid).life
+    await asyncio.sleep(PROCESS_SECONDS)
+    await run.strike(FaultKind.ENGINE_HANG, index=0)
+    async with asyncio.timeout(RECOVERY_SECONDS):
+        while child_of(run, uid).life == life or child_of(run, uid).state is not ChildState.RUNNING:
+            assert (child_of(run, uid).life, child_of(run, uid).state) != (life, ChildState.RUNNING), "it is stopped"
+            await asyncio.sleep(0.1)
+    await until_well(run, run.step + STEPS_BETWEEN, before + 2, RECOVERY_SECONDS)
+    assert [incident.cause for incident in run.status.incidents[-2:]] == ["EngineExited", "EngineHung"]
+
+
+def child_of(run: LocalRun, uid: str) -> Child:
+    heard = run.hub.heard(uid)
+    assert heard is not None
+    return heard.report.child

@@ -51,7 +51,7 @@ async def until_well(run: LocalRun, step: int, incidents: int, seconds: float) -
 
 
 async def until_it_can_be_struck(run: LocalRun, row: Row) -> None:
-    """Wait until every engine is up where a rollout is to be struck: nobody can see that one that starts hangs."""
+    """Wait until every engine is up where a rollout is to be struck: it is one at work that a row means."""
     if KINDS[row.kind].role is Role.ROLLOUT:
         async with asyncio.timeout(START_SECONDS):
             while not all(_is_up(run, pod.uid) for pod in run.body.playing(Role.ROLLOUT)):  # noqa: ASYNC110
