@@ -62,6 +62,15 @@ def _was_up_before(view: JobView, pod: PodView) -> bool:
     return max(pod.container_changed, pod.created) + AGENT_START + FIRST_SECONDS < view.watching_since
 
 
+def next_look(view: JobView) -> timedelta | None:
+    """In how long a pod that says nothing until then is to be asked whether it lives, or given up; None if that is so
+    of nobody."""
+    marks = (view.silence_limit - PROBE_LEAD, view.silence_limit)
+    last = (last_heard(view, pod) for pod in view.pods)
+    left = (at + mark - view.now for at in last if at is not None for mark in marks)
+    return min((each for each in left if each > timedelta()), default=None)
+
+
 def has_missed_a_report(view: JobView, pod: PodView) -> bool:
     """Whether a pod that has spoken is silent for longer than from one report to the next."""
     at = last_heard(view, pod)

@@ -18,7 +18,7 @@ from typing import TypeVar
 from robustrl_api.job import RLJob
 from robustrl_api.names import ANNOTATION_INJECT, EventReason
 from robustrl_api.status import RLJobStatus
-from robustrl_operator.analyze import Detector, analyze
+from robustrl_operator.analyze import Detector, analyze, silence
 from robustrl_operator.control.body import Body, CreationRefused, StatusConflict, StatusRefused
 from robustrl_operator.control.hub import Clock, ControlHub
 from robustrl_operator.control.node_hub import Placed
@@ -68,6 +68,7 @@ class Reconciler:
         self._known_uids: set[str] = set()
         self._refused: dict[str, str] = {}
         self._status_refused = ""
+        self._silence_due: timedelta | None = None
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -78,14 +79,12 @@ class Reconciler:
         failures = conflicts = 0
         while True:
             try:
-                wait = self._heartbeat()
                 self._woken.clear()
                 outcome = await self.reconcile()
                 if outcome is None:
                     return
                 failures = conflicts = 0
-                if outcome.wake is not None:
-                    wait = min(wait, outcome.wake.total_seconds())
+                wait = self._pause(outcome)
             except StatusConflict:
                 # What is stored comes in a moment by the watch, unless that is being renewed.
                 conflicts += 1
@@ -102,10 +101,13 @@ class Reconciler:
                 continue
             await self._sleep(wait)
 
-    def _heartbeat(self) -> float:
-        """Silence is only seen by looking, so a job is looked at twice a heartbeat."""
+    def _pause(self, outcome: Plan) -> float:
+        """Seconds until the next look. What is evident only by looking is looked for twice a heartbeat, and silence
+        when it has lasted long enough."""
         job = self._body.job(self.key)
-        return (job.spec.detection.heartbeat_seconds if job else 1) / 2
+        heartbeat = timedelta(seconds=job.spec.detection.heartbeat_seconds if job else 1)
+        times = (heartbeat / 2, outcome.wake, self._silence_due)
+        return min(time.total_seconds() for time in times if time is not None)
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -125,6 +127,7 @@ class Reconciler:
         view = self.view(job)
         self._hub.nodes.watch(self.key, _placed(view))
         decided = plan(view, analyze(view, self._detectors))
+        self._silence_due = silence.next_look(view)
         self.watch.plans += 1
         self.watch.last_plan_seconds = asyncio.get_running_loop().time() - started
         stored = await self._store(job, decided.status)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.operator.build import NOW, job, running_job
+from tests.operator.build import NOW, SECOND, job, running_job
 
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
@@ -18,7 +20,7 @@ from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.faults.kind import Means
 from robustrl_operator.plan import Action, CreatePod, Event, Relabel
-from robustrl_operator.view import NodeView, PodView, Probe
+from robustrl_operator.view import Heard, NodeView, PodView, Probe
 
 
 class Notebook:
@@ -180,3 +182,31 @@ async def test_nothing_is_kept_of_a_pod_that_is_gone() -> None:
     looked_at.view(body.stored)
     assert looked_at._prober.result(gone.uid) is None
     assert looked_at._prober.result(view.pods[0].uid) is not None
+
+
+async def test_silence_is_looked_at_when_it_has_lasted_long_enough_and_no_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look twice a heartbeat alone would find it up to half a heartbeat late, twice: to be asked, and given up."""
+    view, clock = running_job(), SimpleNamespace(now=NOW)
+    spoken = {uid: replace(heard, at=NOW + 0.2 * SECOND) for uid, heard in view.reports.items()}
+    hub = ControlHub(lambda: clock.now, lambda _: None)
+    prober = Prober(lambda: clock.now, lambda: None)
+    looked_at = Reconciler("j", Notebook(rl_job(view.status), view.pods), hub, prober, lambda: clock.now)
+    looks: list[timedelta] = []
+
+    def heard(uid: str) -> Heard | None:
+        looks.append(clock.now - NOW)
+        return spoken.get(uid)
+
+    async def sleep(seconds: float) -> None:
+        clock.now += seconds * SECOND
+        if clock.now > NOW + 4 * SECOND:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(hub, "heard", heard)
+    monkeypatch.setattr(prober, "ask", lambda probe: None)
+    monkeypatch.setattr(looked_at, "_sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await looked_at.run()
+    assert {2.2 * SECOND, 3.2 * SECOND} <= set(looks), sorted(set(looks))
