@@ -164,16 +164,26 @@ def robustrl(job: ClusterJob, monkeypatch: pytest.MonkeyPatch, *words: str) -> i
     return int(ended.value.code or 0)
 
 
+@pytest.mark.parametrize(
+    ("fault", "causes"),
+    [(("worker", "rank", "0"), {"WorkerExited"}), (("rollout", "rollout/0"), {"HeartbeatLost"})],
+    ids=["process", "machine"],
+)
 def test_inject_follows_a_fault_on_purpose(
-    job: ClusterJob, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    job: ClusterJob,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: tuple[str, ...],
+    causes: set[str],
 ) -> None:
     settled(job)
-    code = robustrl(job, monkeypatch, "inject", "worker", "rank", "0", "--job", job.name)
+    code = robustrl(job, monkeypatch, "inject", *fault, "--job", job.name)
     said = capsys.readouterr().out
     assert (code, "over it" in said) == (0, True), said
     status = job.status
     assert status.injection is not None
     assert status.incidents[-1].injection == status.injection.id
+    assert status.incidents[-1].cause in causes
 
 
 def test_nothing_was_lost_or_trained_twice(

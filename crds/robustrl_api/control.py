@@ -39,6 +39,11 @@ class Harm(StrEnum):
     """The process gets a small share of the processor for a while."""
     KILL_AGENT = "KillAgent"
     """The agent ends at once, and everything in its container with it."""
+    FALL_SILENT = "FallSilent"
+    """Everything in the container stands still, the agent with it, for as long as there is the pod: nobody outside can
+    tell it from one whose machine has lost power."""
+    STAND_STILL = "StandStill"
+    """The same for a while; then all goes on as if nothing had happened."""
 
 
 class Strike(ApiModel):

@@ -18,7 +18,7 @@ from robustrl.supervisor.harm import Striker, inflict
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.proc_stat import read_stat
 from robustrl.supervisor.state import PodState
-from robustrl_api.control import Harm, Strike
+from robustrl_api.control import Harm, Strike, Struck
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 
@@ -158,3 +158,60 @@ async def test_with_nothing_below_nothing_stops(process: subprocess.Popen[bytes]
     with pytest.raises(OSError, match="no processes below"):
         await inflict(process.pid, Harm.STOP_BELOW)
     assert state_of(process.pid) in "SR"
+
+
+STILL = (
+    "import os, subprocess, sys\n"
+    "from robustrl.supervisor.harm import stand_still\n"
+    "below = subprocess.Popen([sys.executable, '-c', 'import time\\nwhile True: time.sleep(.01)'])\n"
+    "print(below.pid, flush=True)\n"
+    "stand_still(float(sys.argv[1]))\n"
+    "print('goes on', flush=True)\nsys.stdin.read()\nbelow.kill()\nbelow.wait()"
+)
+
+
+@contextlib.contextmanager
+def standing_still(seconds: float) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A process that stands still, and the one below it."""
+    path = os.pathsep.join(sys.path)
+    with subprocess.Popen(
+        [sys.executable, "-c", STILL, str(seconds)], stdout=subprocess.PIPE, stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        below = int(child.stdout.readline())
+        yield child, below
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(below, signal.SIGKILL)
+        child.kill()
+
+
+async def test_a_pod_stands_still_and_goes_on() -> None:
+    with standing_still(1.0) as (child, below):
+        while state_of(below) != "T":  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(0.01)
+        assert child.stdout is not None
+        assert await asyncio.to_thread(child.stdout.readline) == b"goes on\n"
+        assert state_of(below) in "SR"
+
+
+async def test_a_pod_that_has_fallen_silent_stays_so() -> None:
+    with standing_still(harm.FOR_EVER_SECONDS) as (child, below):
+        while state_of(below) != "T":  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        assert (state_of(below), child.poll()) == ("T", None)
+
+
+async def test_it_is_said_before_nothing_is_said_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stood: list[float] = []
+    monkeypatch.setattr(harm, "TOLD_SECONDS", 0.05)
+    monkeypatch.setattr(harm, "stand_still", stood.append)
+    state, agents = striker(tmp_path, None)
+    agents.take(Strike(id="a", harm=Harm.FALL_SILENT))
+    assert state.struck == Struck(id="a")
+    assert stood == [], "the report goes out first"
+    await asyncio.sleep(0.2)
+    agents.take(Strike(id="b", harm=Harm.STAND_STILL))
+    await asyncio.sleep(0.2)
+    assert stood == [harm.FOR_EVER_SECONDS, harm.STILL_SECONDS]

@@ -9,6 +9,7 @@ import logging
 import os
 import resource
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,8 +23,15 @@ log = logging.getLogger(__name__)
 SLOW_SECONDS = 15.0
 SLOW_PERIOD_SECONDS = 0.1
 SLOW_SHARE = 0.2
+STILL_SECONDS = 20.0
+TOLD_SECONDS = 1.0
+"""For the report that says that the strike was carried out, before nothing is said any more."""
 AGENT_KILLED_STATUS = 137
 """What a container exits with whose first process was killed."""
+LONGEST_SLEEP_SECONDS = 3600.0
+FOR_EVER_SECONDS = float("inf")
+OF_THE_WHOLE_POD = frozenset({Harm.KILL_AGENT, Harm.FALL_SILENT, Harm.STAND_STILL})
+"""These need no process under the agent's care."""
 
 _SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
 
@@ -76,6 +84,27 @@ async def _slow_down(pid: int) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
+def stand_still(seconds: float) -> None:
+    """Stop every process below this one, and this one with them: whoever asks any of them gets no answer, as if the
+    machine were gone. Nothing else runs in this thread meanwhile, no signal ends it, and everything goes on afterwards.
+
+    A container's first process can neither stop nor kill itself by a signal, so it waits.
+    """
+    until = time.monotonic() + seconds
+    below = descendants(os.getpid())
+    for pid in below:
+        _signal(pid, signal.SIGSTOP)
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, LONGEST_SLEEP_SECONDS))
+    for pid in reversed(below):
+        _signal(pid, signal.SIGCONT)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 class Striker:
     """Carries out each strike once, whatever becomes of the agent: what was begun stands in the pod's memory first.
 
@@ -98,16 +127,23 @@ class Striker:
     def _carry_out(self, strike: Strike) -> str:
         """Why nothing was struck, or nothing."""
         pid = self._process()
-        if pid is None and strike.harm is not Harm.KILL_AGENT:
+        if pid is None and strike.harm not in OF_THE_WHOLE_POD:
             return "no process runs in this pod now"
         log.warning("a fault is made on purpose: %s (%s)", strike.harm, strike.id)
         self._memory.mark_strike(strike.id)
         if strike.harm is Harm.KILL_AGENT:
             # SIGKILL would not reach the first process of a container from inside it.
             os._exit(AGENT_KILLED_STATUS)
+        if strike.harm in OF_THE_WHOLE_POD:
+            self._slowing = asyncio.create_task(self._stand_still(strike.harm), name="harm")
+            return ""
         assert pid is not None
         self._slowing = asyncio.create_task(self._inflict(pid, strike.harm), name="harm")
         return ""
+
+    async def _stand_still(self, harm: Harm) -> None:
+        await asyncio.sleep(TOLD_SECONDS)
+        stand_still(STILL_SECONDS if harm is Harm.STAND_STILL else FOR_EVER_SECONDS)
 
     async def _inflict(self, pid: int, harm: Harm) -> None:
         try:

@@ -47,7 +47,9 @@ def accepted(view: JobView) -> JobView:
         ("worker", "rank 2", {}, "there is no trainer 2"),
         ("engine", "trainer/0", {}, "strikes a rollout, not a trainer"),
         ("engine", "rank 0", {}, "strikes a rollout, not a trainer"),
-        ("trainer", "", {}, "harms a machine"),
+        ("trainer-cut", "", {}, "harms the cluster itself"),
+        ("checkpoint-damage", "", {"means": EVERYWHERE}, "what surrounds the job"),
+        ("leader", "", {"means": EVERYWHERE}, "what surrounds the job"),
         ("worker", "", {"spec": job(suspend=True, **ALLOWED)}, "suspended"),
     ],
 )
@@ -136,6 +138,21 @@ def test_machines_are_harmed_once_where_there_are_any() -> None:
     assert actions(inject.apply(draft(with_status(view, injection=first.status.injection))), HarmMachine) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "struck", "harm"),
+    [
+        ("trainer", ["j-trainer-2"], Harm.FALL_SILENT),
+        ("trainers", ["j-trainer-1", "j-trainer-2"], Harm.FALL_SILENT),
+        ("trainer-and-rollout", ["j-trainer-2", "j-rollout-6"], Harm.FALL_SILENT),
+        ("trainer-freeze", ["j-trainer-2"], Harm.STAND_STILL),
+    ],
+)
+def test_where_machines_may_not_be_harmed_their_pods_do_as_if(kind: str, struck: list[str], harm: Harm) -> None:
+    view = accepted(asked(kind))
+    told = {uid: given.strike for uid, given in assignments(view).items() if given.strike is not None}
+    assert told == {f"uid-{name}": Strike(id="r1", harm=harm) for name in struck}
+
+
 def test_a_second_request_waits_for_the_first() -> None:
     view = accepted(asked("worker"))
     other = replace(view, inject=Request(id="r2", kind="engine").model_dump_json(by_alias=True))
@@ -179,6 +196,18 @@ def test_the_incident_that_follows_names_the_injection(kind: str, epoch: int, ca
     assert world.status.epoch == epoch
     (event,) = [event for event in world.events if event.reason is EventReason.FAULT_DETECTED]
     assert "made on purpose by injection r1" in event.message
+
+
+def test_a_pod_that_does_as_if_its_machine_were_dead_is_found_and_replaced_like_one() -> None:
+    world = started()
+    world.means = DELETE_ONLY
+    lost = world.members()[-1]
+    injected(world, "trainer").until(lambda w: bool(w.status.incidents)).training(epoch=2).run(20)
+    (incident,) = world.status.incidents
+    assert (incident.pod, incident.injection, incident.cause) == (lost, "r1", "HeartbeatLost")
+    assert lost not in world.pods
+    assert world.status.injection is not None
+    assert world.status.injection.stage is InjectionStage.STRUCK
 
 
 def test_a_fault_after_it_is_nobodys_purpose() -> None:

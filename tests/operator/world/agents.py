@@ -47,6 +47,8 @@ def strike(world: World, p: SimPod, agent: SimAgent, strike: Strike) -> None:
     agent.struck = Struck(id=strike.id)
     if strike.harm is Harm.KILL_AGENT:
         world.restart_agent(p.view.name)
+    elif strike.harm is Harm.FALL_SILENT:
+        p.agent = None
     else:
         world.exit_child(p.view.name, -9)
 

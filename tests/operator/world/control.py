@@ -18,7 +18,6 @@ from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import analyze
-from robustrl_operator.faults.kind import Means
 from robustrl_operator.plan import Action, CreatePod, DeletePod, HarmMachine, Plan, ProbePod, Relabel, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.view import Heard, JobView, NodeView, Probe
@@ -76,7 +75,7 @@ def view_of(world: World) -> JobView:
         watching_since=world.operator.since,
         generation=world.generation,
         inject=world.inject,
-        means=frozenset(Means),
+        means=world.means,
         pods=tuple(sorted((p.view for p in world.pods.values()), key=lambda v: v.name)),
         nodes={n.name: NodeView(n.name, ready=seen_ready(world, n)) for n in world.nodes.values()},
         reports={uid: said for uid, said in world.operator.reports.items() if uid in uids},

@@ -27,6 +27,7 @@ from robustrl_api.node import PodReading, Source, Xid, XidSeverity
 from robustrl_api.spec import RLJobSpec
 from robustrl_api.status import ConditionType, Incident, RLJobStatus, has_ended, holds
 from robustrl_operator.analyze import Verdict
+from robustrl_operator.faults.kind import Means
 from robustrl_operator.plan import Action, CreatePod, Event, Plan
 from robustrl_operator.view import Observed
 
@@ -72,6 +73,7 @@ class World:
         self.kill_operator_after: int | None = None
         """Kill the operator after so many effects of its next plan that has any; the status write is the first."""
         self.inject = ""
+        self.means = frozenset(Means)
         """The job's annotation."""
         self.strikes: list[tuple[str, Strike]] = []
         self.broken_image: Callable[[CreatePod], bool] = lambda create: False

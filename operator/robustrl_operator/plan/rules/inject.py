@@ -17,7 +17,7 @@ from robustrl_api.injection import Request
 from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import InjectionMode
 from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget
-from robustrl_operator.faults.kind import KINDS, FaultKind, Means, aim, deed
+from robustrl_operator.faults.kind import KINDS, Deed, FaultKind, Means, aim, deed
 from robustrl_operator.faults.target import index_of
 from robustrl_operator.plan.draft import DeletePod, Draft, HarmMachine
 from robustrl_operator.view import moment, timestamp
@@ -27,6 +27,9 @@ PATIENCE = timedelta(seconds=30)
 
 MAX_TARGETS = 1000
 """What status has room for."""
+
+IN_THE_POD = {Means.CUT_POWER: Harm.FALL_SILENT, Means.FREEZE: Harm.STAND_STILL}
+"""What comes to the same for everybody else where machines are not to be harmed, since they are others' as well."""
 
 
 class Refused(Exception):
@@ -81,13 +84,20 @@ def _accept(draft: Draft, request: Request) -> Draft:
     _check_allowed(draft, request)
     kind = FaultKind(request.kind)
     anatomy = KINDS[kind]
-    if anatomy.role is None or anatomy.first or anatomy.deed in set(Means) - draft.view.means:
+    if anatomy.role is None or anatomy.first or _done_here(draft, anatomy.deed) is None:
         raise Refused(_impossible(kind))
     targets = _targets(draft, kind, anatomy.role, request.target)
     taken = _status(draft, request, InjectionStage.STRIKING)
     injection = taken.model_copy(update={"targets": targets, "role": anatomy.role.value})
     draft = draft.set(injection=injection).tell(EventReason.FAULT_INJECTED, _words(injection), warning=True)
     return _strike_from_outside(draft)
+
+
+def _done_here(draft: Draft, deed: Deed) -> Deed | None:
+    """What is done instead of a deed, if not the deed itself; None where nothing comes to the same."""
+    if isinstance(deed, Harm) or deed in draft.view.means:
+        return deed
+    return IN_THE_POD.get(deed)
 
 
 def _check_allowed(draft: Draft, request: Request) -> None:
@@ -112,7 +122,8 @@ def _targets(draft: Draft, kind: FaultKind, role: Role, target: str) -> tuple[In
     if len(blows) > MAX_TARGETS:
         raise Refused(f"{kind} would strike {len(blows)} pods, and {MAX_TARGETS} at once is the most")
     uids = {pod.name: pod.uid for pod in draft.view.pods}
-    return tuple(InjectionTarget(pod=blow.pod, uid=uids[blow.pod], deed=blow.deed) for blow in blows)
+    deeds = [(blow.pod, _done_here(draft, blow.deed)) for blow in blows]
+    return tuple(InjectionTarget(pod=pod, uid=uids[pod], deed=done) for pod, done in deeds if done is not None)
 
 
 def _playing(draft: Draft, role: Role) -> list[str]:
@@ -124,9 +135,9 @@ def _playing(draft: Draft, role: Role) -> list[str]:
 
 def _impossible(kind: FaultKind) -> str:
     return (
-        f"{kind} harms a machine or the cluster itself, which are not the operator's to harm. What is done to machines "
-        "can be seen in a job that `robustrl run` runs; a deleted pod (trainer-pod, rollout-pod, manager-pod) comes "
-        "nearest to it"
+        f"{kind} harms the cluster itself or what surrounds the job, which are not the operator's to harm. Nearest to "
+        "it come dead machines (trainer, rollout, manager), one that stands still (trainer-freeze), and deleted pods "
+        "(trainer-pod, rollout-pod, manager-pod)"
     )
 
 
