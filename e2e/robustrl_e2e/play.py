@@ -194,8 +194,9 @@ def judge(row: Row, before: Picture, after: Picture, struck: tuple[str, ...], fo
     """What should have held and did not."""
     if after.epoch != before.epoch + row.epochs:
         yield f"epoch rose by {after.epoch - before.epoch}, not {row.epochs}"
-    if after.undone != before.undone + row.undone:
-        yield f"{after.undone - before.undone} steps were trained again, not {row.undone}"
+    again = after.undone - before.undone
+    if not row.undone <= again <= row.undone + row.may_undo:
+        yield f"{again} steps were trained again, not {row.undone}"
     yield from _judge_pods(row, before, after, struck)
     yield from _judge_incidents(row, found)
 

@@ -61,6 +61,9 @@ NEW_JOB = replace(BEFORE, epoch=2, uids={"t0": "d", "t1": "e", "m": "f"}, boots=
             replace(IN_PLACE, undone=1), replace(BEFORE, epoch=2), [ANSWERED], "0 steps were trained again, not 1",
             id="a damaged checkpoint was used",
         ),
+        pytest.param(
+            replace(IN_PLACE, may_undo=1), replace(BEFORE, epoch=2, undone=1), [ANSWERED], "", id="no copy had gone out"
+        ),
         pytest.param(IN_PLACE, replace(BEFORE, epoch=2), [ANSWERED] * 2, "2 incidents", id="taken for two faults"),
         pytest.param(IN_PLACE, replace(BEFORE, epoch=2), [FOUND], "not answered by rule 2", id="another rule"),
     ],

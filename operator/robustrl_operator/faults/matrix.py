@@ -79,6 +79,8 @@ class Row:
         seconds: how long it lasts; what must follow is looked at afterwards.
         shape: the job that it strikes.
         undone: committed steps that are trained again.
+        may_undo: how many more may be, since copies of their checkpoints go out in the background: as many steps as the
+            ledger keeps the batches of.
         degraded: reason of condition Degraded while it lasts; empty where it is not looked at.
         fails: reason of condition Failed if the job rightly ends by it; empty if it goes on.
         belated: whether it takes effect when the struck process happens to notice. Times count from the verdict then.
@@ -99,6 +101,7 @@ class Row:
     seconds: float = 0.0
     shape: Shape = Shape.USUAL
     undone: int = 0
+    may_undo: int = 0
     degraded: str = ""
     fails: str = ""
     belated: bool = False
@@ -158,7 +161,7 @@ MATRIX: tuple[Row, ...] = (
         places=CLUSTER, seconds=60.0),
     Row(K.TRAINER_AND_ROLLOUT, "machines of a trainer and a rollout dead at once", MACHINE_GONE, "3", epochs=1,
         keeps_pod=False, incidents=2),
-    Row(K.TRAINERS, "machines of all trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
+    Row(K.TRAINERS, "machines of all trainers dead at once", MACHINE_GONE, "3", epochs=1, keeps_pod=False, may_undo=5),
     Row(K.WORKER, "training process killed twice in one step", EXITS, "4", epochs=2, incidents=2,
         moment=Moment.SAME_STEP, whole_job=True, keeps_pod=False, shape=Shape.LINGERING),
     Row(K.WORKER_EXCEPTION, "exception in a training process, always in the same step", EXITS, "4b", epochs=3,
