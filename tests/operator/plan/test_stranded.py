@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.operator.build import NOW, SECOND, actions, draft, names, running_job, with_pod
+from tests.operator.build import NOW, SECOND, actions, draft, names, running_job, with_pod, with_status
 
+from robustrl_api.status import SuspectNode
 from robustrl_operator.plan import CreatePod, DeletePod, plan
 from robustrl_operator.plan.rules import stranded
-from robustrl_operator.view import JobView, NodeView
+from robustrl_operator.view import JobView, NodeView, timestamp
 
 NAME = "j-rollout-6"
 
@@ -49,3 +50,28 @@ def test_its_successor_may_go_there() -> None:
     made = plan(waiting(BACK), {})
     (create,) = [action for action in made.actions if isinstance(action, CreatePod)]
     assert create.avoid_nodes == ()
+
+
+def sent(node: str, **fields: Any) -> JobView:
+    """A replacement that was made before n9 was lost, and found room on this node since."""
+    usual = {"waiting": "ContainerCreating", "kept_off": ("n8",), "node": node, "phase": "Pending"}
+    view = waiting({}, seconds=5, **{**usual, **fields})
+    lost = SuspectNode(name="n9", faults=1, last_time=timestamp(NOW - SECOND), lost_time=timestamp(NOW - SECOND))
+    return with_status(view, suspects=(lost,))
+
+
+@pytest.mark.parametrize(
+    ("view", "goes"),
+    [
+        pytest.param(sent("n9"), True, id="to the machine that was lost"),
+        pytest.param(sent("n7"), False, id="elsewhere"),
+        pytest.param(sent("n9", deleting=True), False, id="it goes already"),
+        pytest.param(sent("n9", phase="Running"), False, id="it runs, so the machine lives"),
+        pytest.param(
+            replace(sent("n9"), nodes={"n9": NodeView("n9", heard=NOW)}), False, id="the machine speaks again"
+        ),
+    ],
+)
+def test_one_that_was_sent_to_a_dead_machine_is_made_anew_elsewhere(view: JobView, goes: bool) -> None:
+    deleted = actions(stranded.apply(draft(view)), DeletePod)
+    assert [(each.name, each.force) for each in deleted] == ([(NAME, True)] if goes else [])

@@ -2,12 +2,16 @@
 
 It was kept off since that node's pod had just been taken for lost. Where machines are few, the node may be the only one
 with room when it is back, or the silence was the network's and the node never was away.
+
+And one that was sent to a machine which was taken for lost meanwhile, and so never spoke, is made anew elsewhere: it
+waited for room when that machine died, and found it there. The fault is on record already.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
+from robustrl_operator.plan import suspicion
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.view import PodView
 
@@ -18,10 +22,20 @@ NO_ROOM = "Unschedulable"
 
 
 def apply(draft: Draft) -> Draft:
+    lost = suspicion.lost(draft)
     for pod in draft.view.pods:
-        if pod.uid not in draft.gone and not pod.deleting and _is_stranded(draft, pod):
+        if pod.uid in draft.gone or pod.deleting:
+            continue
+        if _is_stranded(draft, pod):
             draft = draft.delete(pod, force=False)
+        elif pod.node in lost and _never_spoke(draft, pod):
+            draft = draft.delete(pod, force=True)
     return draft
+
+
+def _never_spoke(draft: Draft, pod: PodView) -> bool:
+    """Nor has it a seat, by which somebody has heard it before."""
+    return pod.uid not in draft.view.reports and pod.uid not in draft.view.member_by_uid and pod.phase == "Pending"
 
 
 def _is_stranded(draft: Draft, pod: PodView) -> bool:
