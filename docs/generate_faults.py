@@ -64,19 +64,19 @@ MEASURED_HEAD = """
 
 By `make faults`, both strategies in one run: nine machines and the control plane played by two cores, so these are
 upper bounds with much waiting for a processor in them (a load of 12 to 25), each fault once. What that run found
-was mended, and the rows concerned were played again with `RoleBased`: the agents', those with a dead trainer's
-machine, and `trainer-agent`, `worker-memory`, `gpu` and `manager` twice (medians; load 6 to 18), the first two of
-these with `WholeJob` as well. Rows that ask for a moment or for a job of a certain shape are of later runs (load 4 to
-20). Where the whole job restarts under either strategy, or nothing does, there is nothing to compare. The job is the
-sort4 example with a small batch, whose step takes a third of a second; with the model of 48 MB (*pull*, *relay*,
-*publish*) it takes more than one. *Detected* is from the fault to the operator's verdict; hangs have a window of 8 s
-and a probe of 2 s here, and a process without memory fails only when it wants more, so that its times count from the
-verdict. *Next step* is from the first fault to the commit of the next optimizer step; where a rollout or a manager
-fails, the trainers go on meanwhile. An agent that was killed is found when its container has been started again. In
-one of the two plays of `manager` the machine was that of the operator that leads as well, which has to be missed first
-(14.3 s; 4.6 s in the other). An image is gone for 30 s. The aims: a child's exit is detected within 0.2 s, a deleted
-pod within 1 s, a silent agent within three heartbeats (of 1 s), a hang within its window and one probe; `WholeJob` is
-at least three times slower, which `trainer in the publish` misses with 2.7 times.
+was mended, and the rows concerned were played again with `RoleBased`: the agents', those with dead machines, and
+`trainer-agent`, `worker-memory`, `gpu` and `manager` more than once (medians; load 4 to 20), the first two of these
+with `WholeJob` as well. Rows that ask for a moment or for a job of a certain shape are of later runs. Where the whole
+job restarts under either strategy, or nothing does, there is nothing to compare. The job is the sort4 example with a
+small batch, whose step takes a third of a second; with the model of 48 MB (*pull*, *relay*, *publish*) it takes more
+than one. *Detected* is from the fault to the operator's verdict; hangs have a window of 8 s and a probe of 2 s here,
+and a process without memory fails only when it wants more, so that its times count from the verdict. *Next step* is
+from the first fault to the commit of the next optimizer step; where a rollout or a manager fails, the trainers go on
+meanwhile. An agent that was killed is found when its container has been started again. In some plays of `manager` the
+machine was that of the operator that leads as well, which has to be missed first. An image is gone for 30 s. The aims:
+a child's exit is detected within 0.2 s, a deleted pod within 1 s, a silent agent within three heartbeats (of 1 s), a
+hang within its window and one probe; `WholeJob` is at least three times slower, which `trainer in the publish` misses
+with 2.7 times.
 
 | kind | detected | next step | with `WholeJob` | ratio | all held |
 |---|---|---|---|---|---|"""
