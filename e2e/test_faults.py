@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -19,6 +17,7 @@ from robustrl_api.names import Role
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster_job import ClusterJob, sample
 from robustrl_e2e.hand import ClusterHand, leader, lease_holder
+from robustrl_e2e.managers import progress_of
 from robustrl_e2e.play import play, settled
 from robustrl_operator.cli.main import main
 from robustrl_operator.faults.kind import FaultKind
@@ -80,12 +79,6 @@ def boots(job: ClusterJob) -> dict[str, str]:
     return {pod["name"]: pod["report"]["boot"] for pod in job.pods() if pod["report"]}
 
 
-def progress(job: ClusterJob) -> Any:
-    (manager,) = job.playing(Role.MANAGER)
-    with urllib.request.urlopen(f"http://{manager['address']}:8300/v1/progress", timeout=5) as response:
-        return json.load(response)
-
-
 def recovered(job: ClusterJob, epoch: int) -> None:
     """Wait for the first step of a later epoch."""
     job.wait(lambda s: s.epoch > epoch and not s.recovering, "recovery", SECONDS)
@@ -118,11 +111,11 @@ def test_a_lost_trainer_comes_back_as_a_rollout(job: ClusterJob, hand: ClusterHa
 def test_a_dead_trainer_node_costs_one_pod_while_rollouts_generate(job: ClusterJob, hand: ClusterHand) -> None:
     before, agents, epoch = uids(job), boots(job), job.status.epoch
     lost = job.playing(Role.TRAINER)[-1]["name"]
-    generated = [progress(job)["tokens_total"]]
+    generated = [progress_of(job, seconds=5)["tokens_total"]]
     hit(hand, FaultKind.TRAINER)
     while job.take_sample().epoch == epoch:
         time.sleep(0.5)
-        generated.append(progress(job)["tokens_total"])
+        generated.append(progress_of(job, seconds=5)["tokens_total"])
     assert generated[-1] > generated[0], "rollouts generated nothing during the outage"
     recovered(job, epoch)
     hand.mend()

@@ -23,13 +23,13 @@ def curve_of(job: ClusterJob) -> list[dict[str, Any]]:
         return []
 
 
-def progress_of(job: ClusterJob) -> dict[str, Any]:
+def progress_of(job: ClusterJob, seconds: float = ASK_SECONDS) -> dict[str, Any]:
     """The step, the weights that are announced, and each engine with those it has.
 
     Raises:
-        OSError: the managers do not answer.
+        OSError: the managers do not answer, or not within so many seconds.
     """
-    return dict(json.loads(_ask(job, "progress")))
+    return dict(json.loads(_ask(job, "progress", seconds)))
 
 
 def ledger_of(job: ClusterJob) -> record.Record:
@@ -44,8 +44,8 @@ def ledger_of(job: ClusterJob) -> record.Record:
         return record.read(path)
 
 
-def _ask(job: ClusterJob, what: str) -> bytes:
+def _ask(job: ClusterJob, what: str, seconds: float = ASK_SECONDS) -> bytes:
     for manager in (pod for pod in job.pods() if pod["role"] == Role.MANAGER and not pod["deleting"]):
-        with proxy.DIRECT.open(f"http://{manager['address']}:8300/v1/{what}", timeout=ASK_SECONDS) as response:
+        with proxy.DIRECT.open(f"http://{manager['address']}:8300/v1/{what}", timeout=seconds) as response:
             return bytes(response.read())
     raise ConnectionError("there are no managers now")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.operator.build import NOW, SERVICE, job
+from tests.operator.world.machines import SimAgent
 from tests.operator.world.world import World
 
 from robustrl_api.control import Exit
@@ -549,14 +550,20 @@ def hung_starts(world: World) -> list[float]:
     return [(when - NOW).total_seconds() for when in times]
 
 
-def test_engine_that_hangs_as_it_starts_again_is_ended_and_the_next_one_is_given_its_time() -> None:
+def an_engine_that_hangs_as_it_starts_again() -> tuple[World, SimAgent, str]:
+    """A job at work in which an engine has just been killed; its agent, and its pod."""
     world = started(World(job(steps=200, detection=SHORT_START)))
     victim = world.of_role(Role.ROLLOUT)[0]
     agent = world.pod(victim).agent
     assert agent is not None
     agent.hangs = True
-    fault = world.elapsed
     world.exit_child(victim, -9)
+    return world, agent, victim
+
+
+def test_engine_that_hangs_as_it_starts_again_is_ended_and_the_next_one_is_given_its_time() -> None:
+    world, agent, _ = an_engine_that_hangs_as_it_starts_again()
+    fault = world.elapsed
     world.until(lambda w: agent.lives == 3)
     agent.hangs = False
     found = hung_starts(world)
@@ -572,13 +579,8 @@ def test_engine_that_hangs_as_it_starts_again_is_ended_and_the_next_one_is_given
 
 
 def test_engine_that_hangs_at_each_start_costs_its_pod_and_not_the_job() -> None:
-    world = started(World(job(steps=200, detection=SHORT_START)))
-    victim = world.of_role(Role.ROLLOUT)[0]
-    agent = world.pod(victim).agent
-    assert agent is not None
-    agent.hangs = True
+    world, agent, victim = an_engine_that_hangs_as_it_starts_again()
     fault = world.elapsed
-    world.exit_child(victim, -9)
     world.until(lambda w: victim not in w.of_role(Role.ROLLOUT))
     assert agent.child.restarts == world.spec.recovery.budgets.restarts_without_progress
     assert world.elapsed - fault > 40, "each start had its time"
