@@ -60,7 +60,7 @@ class NodeAgent:
     async def run(self) -> None:
         """Look and tell until cancelled; the end of one task ends the other."""
         async with (
-            aiohttp.ClientSession() as control,
+            self._settings.access.session() as control,
             aiohttp.ClientSession() as exporter,
             asyncio.TaskGroup() as tasks,
         ):

@@ -39,7 +39,7 @@ class ControlClient:
 
     async def run(self) -> None:
         """Report until cancelled."""
-        async with aiohttp.ClientSession() as session:
+        async with self._access.session() as session:
             held: set[asyncio.Task[Assignment | None]] = set()
             try:
                 while True:
