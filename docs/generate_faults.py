@@ -72,11 +72,10 @@ small batch, whose step takes a third of a second; with the model of 48 MB (*pul
 than one. *Detected* is from the fault to the operator's verdict; hangs have a window of 8 s and a probe of 2 s here,
 and a process without memory fails only when it wants more, so that its times count from the verdict. *Next step* is
 from the first fault to the commit of the next optimizer step; where a rollout or a manager fails, the trainers go on
-meanwhile. An agent that was killed is found when its container has been started again. In some plays of `manager` the
-machine was that of the operator that leads as well, which has to be missed first. An image is gone for 30 s. The aims:
-a child's exit is detected within 0.2 s, a deleted pod within 1 s, a silent agent within three heartbeats (of 1 s), a
-hang within its window and one probe; `WholeJob` is at least three times slower, which `trainer in the publish` misses
-with 2.7 times.
+meanwhile. An agent that was killed is found when its container has been started again. Where the operator that leads is
+dead as well, it has to be missed first. An image is gone for 30 s. The aims: a child's exit is detected within 0.2 s, a
+deleted pod within 1 s, a silent agent within three heartbeats (of 1 s), a hang within its window and one probe;
+`WholeJob` is at least three times slower, which `trainer in the publish` misses with 2.7 times.
 
 | kind | detected | next step | with `WholeJob` | ratio | all held |
 |---|---|---|---|---|---|"""

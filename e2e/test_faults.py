@@ -16,7 +16,8 @@ import pytest
 from robustrl_api.names import Role
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster_job import ClusterJob, sample
-from robustrl_e2e.hand import ClusterHand, leader, lease_holder
+from robustrl_e2e.hand import ClusterHand
+from robustrl_e2e.leader import leader, lease_holder
 from robustrl_e2e.managers import progress_of
 from robustrl_e2e.play import play, settled
 from robustrl_operator.cli.main import main

@@ -20,6 +20,7 @@ from robustrl_api.names import ANNOTATION_INJECT, Role
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster import machine
 from robustrl_e2e.cluster_job import ClusterJob, Object
+from robustrl_e2e.leader import leader
 from robustrl_e2e.managers import ledger_of
 from robustrl_e2e.stack import JOB_IMAGE, NAMESPACE
 from robustrl_e2e.surroundings import USUAL, Surroundings
@@ -51,7 +52,6 @@ os.kill(child, int(sys.argv[1]))
 print(now)
 """
 LEAD_SECONDS = 2.0
-LEADER_SECONDS = 30.0
 MEMORY = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/robustrl-memory"
 """Where a pod's memory is in its machine."""
 EXPORTERS_MEANS = frozenset({Means.BREAK_GPU, Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS})
@@ -200,23 +200,3 @@ def _write_lease(job: ClusterJob, holder: str) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     patch = {"spec": {"holderIdentity": holder, "renewTime": now}}
     job.kubectl("-n", NAMESPACE, "patch", "lease", "robustrl-operator", "--type", "merge", "-p", json.dumps(patch))
-
-
-def leader(job: ClusterJob) -> str:
-    """The operator's pod that leads, waited for where one has just given the lease back.
-
-    Raises:
-        TimeoutError: if no operator leads within `LEADER_SECONDS`.
-    """
-    deadline = time.monotonic() + LEADER_SECONDS
-    while not (holder := lease_holder(job)):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no operator has taken the lease for {LEADER_SECONDS:.0f} s")
-        time.sleep(0.1)
-    return holder
-
-
-def lease_holder(job: ClusterJob) -> str:
-    """Who is in the operators' lease; empty between two leaders."""
-    lease = job.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/robustrl-operator")
-    return str(lease["spec"].get("holderIdentity") or "")

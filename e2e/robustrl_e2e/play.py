@@ -12,6 +12,7 @@ from robustrl_api.spec import Strategy
 from robustrl_api.status import Condition, ConditionType, Incident, RLJobStatus, Truth
 from robustrl_e2e.cluster_job import ClusterJob, read_ledger
 from robustrl_e2e.hand import ClusterHand
+from robustrl_e2e.leader import place_leader
 from robustrl_e2e.managers import curve_of, ledger_of
 from robustrl_e2e.surroundings import USUAL, Surroundings
 from robustrl_e2e.waiting import until_at_work, until_moment, until_promoted
@@ -76,6 +77,7 @@ def play(job: ClusterJob, row: Row, surroundings: Surroundings = USUAL) -> Outco
     """
     if row.moment is Moment.FIRST_STEP:
         until_at_work(job, epoch=1)
+    place_leader(job, row)
     hand, before, strategy = ClusterHand(job, surroundings), _picture(job), job.read().spec.recovery.strategy
     by_role = strategy is Strategy.ROLE_BASED
     try:

@@ -38,6 +38,8 @@ class Moment(StrEnum):
     """While others pull the weights that the one that is struck has already."""
     PUBLISH = "publish"
     """When a step is committed and its weights are not announced yet."""
+    LEADER = "leader's machine"
+    """While the operator that leads is on the machine that is struck; else it is on another one."""
 
 
 class Shape(StrEnum):
@@ -153,6 +155,8 @@ MATRIX: tuple[Row, ...] = (
     Row(K.MANAGER_POD, "manager pod deleted", POD_GONE, "5", keeps_pod=False),
     Row(K.ROLLOUT, "rollout's machine dead", MACHINE_GONE, "1", keeps_pod=False),
     Row(K.MANAGER, "managers' machine dead", MACHINE_GONE, "5", keeps_pod=False),
+    Row(K.MANAGER, "machine of the managers and of the operator that leads dead", MACHINE_GONE, "5", keeps_pod=False,
+        places=CLUSTER, moment=Moment.LEADER),
     Row(K.TRAINER, "machine of rank 0 dead", MACHINE_GONE, "3", epochs=1, index=0, keeps_pod=False),
     Row(K.TRAINER, "trainer's machine dead", MACHINE_GONE, "3", epochs=1, keeps_pod=False),
     Row(K.TRAINER_FREEZE, "trainer's machine answers nobody for 20 s and comes back", MACHINE_GONE, "3", epochs=1,
