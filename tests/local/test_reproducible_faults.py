@@ -17,6 +17,7 @@ from tests.local.watching import (
     Scene,
     agents,
     audit,
+    child_of,
     judge,
     total,
     until_well,
@@ -42,8 +43,8 @@ async def until_at_work(run: LocalRun, epoch: int) -> None:
 
 
 def are_at_work(run: LocalRun, epoch: int) -> bool:
-    reports = [heard.report for member in run.status.members if (heard := run.hub.heard(member.uid))]
-    up = [report for report in reports if (report.child.epoch, report.child.state) == (epoch, ChildState.RUNNING)]
+    children = [child_of(run, member.uid) for member in run.status.members]
+    up = [child for child in children if (child.epoch, child.state) == (epoch, ChildState.RUNNING)]
     return len(up) == run.job.spec.trainer.replicas
 
 

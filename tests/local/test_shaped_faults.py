@@ -13,6 +13,7 @@ from tests.local.watching import (
     RECOVERY_SECONDS,
     START_SECONDS,
     STEPS_BETWEEN,
+    child_of,
     judge,
     look,
     total,
@@ -22,7 +23,7 @@ from tests.local.watching import (
 
 from robustrl.audit import record
 from robustrl.checkpoint.shelf import Shelf
-from robustrl_api.control import Child, ChildState
+from robustrl_api.control import ChildState
 from robustrl_api.status import ConditionType, holds
 from robustrl_operator.faults.kind import FaultKind
 from robustrl_operator.faults.matrix import Moment, Place, Row, Shape, rows
@@ -109,9 +110,3 @@ async def stop_one_that_starts(run: LocalRun) -> None:
             await asyncio.sleep(0.1)
     await until_well(run, run.step + STEPS_BETWEEN, before + 2, RECOVERY_SECONDS)
     assert [incident.cause for incident in run.status.incidents[-2:]] == ["EngineExited", "EngineHung"]
-
-
-def child_of(run: LocalRun, uid: str) -> Child:
-    heard = run.hub.heard(uid)
-    assert heard is not None
-    return heard.report.child

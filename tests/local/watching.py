@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from robustrl.audit import record, report
-from robustrl_api.control import ChildState
+from robustrl_api.control import Child, ChildState
 from robustrl_api.names import Role
 from robustrl_operator.faults.kind import KINDS
 from robustrl_operator.faults.matrix import Row
@@ -54,13 +54,14 @@ async def until_it_can_be_struck(run: LocalRun, row: Row) -> None:
     """Wait until every engine is up where a rollout is to be struck: it is one at work that a row means."""
     if KINDS[row.kind].role is Role.ROLLOUT:
         async with asyncio.timeout(START_SECONDS):
-            while not all(_is_up(run, pod.uid) for pod in run.body.playing(Role.ROLLOUT)):  # noqa: ASYNC110
+            while not all(child_of(run, pod.uid).state is ChildState.RUNNING for pod in run.body.playing(Role.ROLLOUT)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
 
-def _is_up(run: LocalRun, uid: str) -> bool:
+def child_of(run: LocalRun, uid: str) -> Child:
+    """What a pod's agent said last of its child: none, until it has said anything."""
     heard = run.hub.heard(uid)
-    return heard is not None and heard.report.child.state is ChildState.RUNNING
+    return heard.report.child if heard else Child()
 
 
 def total(run: LocalRun) -> int:
