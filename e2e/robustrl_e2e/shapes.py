@@ -26,11 +26,11 @@ def put_on(shape: Shape, spec: Spec, scripts: str = str(SCRIPTS)) -> None:
         case Shape.THREE_TRAINERS:
             spec["trainer"] |= {"replicas": 3, "parallelism": {"data": 3}}
         case Shape.LINGERING:
-            _train_with(spec, f"{scripts}/faulty.py", "linger", str(LINGER_SECONDS))
+            put_fault_in_script(spec, "linger", LINGER_SECONDS, scripts)
         case Shape.RAISING:
-            _train_with(spec, f"{scripts}/faulty.py", "raise", str(RAISES_IN_STEP))
+            put_fault_in_script(spec, "raise", RAISES_IN_STEP, scripts)
         case Shape.FAILS_TO_RESTART:
-            _train_with(spec, f"{scripts}/faulty.py", "restart", "3")
+            put_fault_in_script(spec, "restart", 3, scripts)
         case Shape.FRONTED:
             _put_a_front(spec, scripts)
         case Shape.BIG:
@@ -45,6 +45,11 @@ def _not_to_disk(spec: Spec) -> Spec:
     place that they come back from."""
     needs_storage = spec.get("recovery", {}).get("strategy") == Strategy.WHOLE_JOB
     return {**(spec["checkpoint"] if needs_storage else {}), "peerCopy": "Off"}
+
+
+def put_fault_in_script(spec: Spec, fault: str, number: int, scripts: str = str(SCRIPTS)) -> None:
+    """Have the trainers run the example with a fault of its script's own, as `faulty.py` says."""
+    _train_with(spec, f"{scripts}/faulty.py", fault, str(number))
 
 
 def _train_with(spec: Spec, *words: str) -> None:

@@ -18,12 +18,20 @@ from robustrl_e2e import shapes
 from robustrl_operator.faults.matrix import Shape
 
 VOLUME_MEBIBYTES = 64
+DEADLOCKS_IN_STEP = 3
 
 
 def job_of(shape: Shape, **spec: Any) -> RLJob:
     """The example's job in this shape, with a small batch, and with fields (as in YAML) put over its spec."""
     job = example(data=SMALL_BATCH, detection=DETECTION, **spec).wire()
     shapes.put_on(shape, job["spec"])
+    return RLJob.model_validate(job)
+
+
+def deadlocking_job(**spec: Any) -> RLJob:
+    """A job whose trainers wait for each other in its fourth step. No row strikes one, so it is no shape."""
+    job = example(data=SMALL_BATCH, detection=DETECTION, **spec).wire()
+    shapes.put_fault_in_script(job["spec"], "deadlock", DEADLOCKS_IN_STEP)
     return RLJob.model_validate(job)
 
 

@@ -6,12 +6,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.local.conftest import example, running
-from tests.local.shapes import job_of
+from tests.local.conftest import running
+from tests.local.shapes import deadlocking_job, job_of
 from tests.local.watching import (
-    DETECTION,
     RECOVERY_SECONDS,
-    SMALL_BATCH,
     START_SECONDS,
     STEPS_BETWEEN,
     Scene,
@@ -25,7 +23,7 @@ from tests.local.watching import (
 
 from robustrl_api.control import ChildState
 from robustrl_api.status import ConditionType, Truth, holds
-from robustrl_e2e.shapes import RAISES_IN_STEP, SCRIPTS
+from robustrl_e2e.shapes import RAISES_IN_STEP
 from robustrl_operator.faults.matrix import Moment, Place, Row, Shape, rows
 from robustrl_operator.local.run import LocalRun
 
@@ -85,10 +83,7 @@ async def test_an_exception_always_in_the_same_step_ends_in_a_diagnosis(tmp_path
 
 
 async def test_a_deadlock_in_a_collective_is_found_and_answered_by_new_workers(tmp_path: Path) -> None:
-    container = {"name": "trainer", "image": "none", "command": ["python3", f"{SCRIPTS}/faulty.py", "deadlock", "3"]}
-    trainer = {"template": {"spec": {"containers": [container]}}}
-    job = example(steps=6, data=SMALL_BATCH, detection=DETECTION, trainer=trainer)
-    async with running(job, tmp_path / "out") as run:
+    async with running(deadlocking_job(steps=6), tmp_path / "out") as run:
         async with asyncio.timeout(RECOVERY_SECONDS):
             status = await run.until_ended()
         assert holds(status, ConditionType.SUCCEEDED), status.conditions
