@@ -3,7 +3,8 @@
 Silence is measured from the last report or from when this operator began to listen, whichever is later, so that
 a new operator starts with nobody under suspicion. Where the pod's container has ended or started since, it is measured
 from there: the node lives and has the container started again in place, and an agent needs a moment to report. So does
-one that has just begun: it brings up what moves weights, during which its interpreter may stand still.
+one that has just begun: it brings up what moves weights, during which its interpreter may stand still. An agent whose
+first report to this operator is not its first is none of those.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def last_heard(view: JobView, pod: PodView) -> datetime | None:
         return view.watching_since if pod.uid in view.member_by_uid or _was_up_before(view, pod) else None
     last = max(heard.at, view.watching_since)
     if pod.container_changed is None or pod.container_changed <= last:
-        return max(last, heard.begun + FIRST_SECONDS) if heard.begun else last
+        if heard.begun is None or _was_up_before(view, pod):
+            return last
+        return max(last, heard.begun + FIRST_SECONDS)
     return min(pod.container_changed + AGENT_START, last + RESTART_PATIENCE)
 
 

@@ -20,9 +20,19 @@ UNSEEN = timedelta(seconds=60)
 
 
 def note(draft: Draft, pod: str, fault: Verdict) -> Draft:
-    """Count a fault of `pod` against the node it runs on."""
-    node = next((p.node for p in draft.view.pods if p.name == pod), "") or _seat(draft, pod)
-    if not node:
+    """Count a fault of `pod` against the node it runs on, and the death of every machine that is found dead with it: it
+    may have no record of its own, where one answer serves several trainers."""
+    draft = _count(draft, _node_of(draft, pod), fault)
+    for other in draft.view.pods:
+        verdict = draft.verdict(other.uid)
+        if verdict.node_lost:
+            draft = _count(draft, other.node, verdict)
+    return draft
+
+
+def _count(draft: Draft, node: str, fault: Verdict) -> Draft:
+    """A machine dies once, however many pods are on it."""
+    if not node or (fault.node_lost and node in lost(draft)):
         return draft
     others = tuple(s for s in draft.status.suspects if s.name != node and not _forgotten(draft, s))
     before = next((s for s in draft.status.suspects if s.name == node and not _forgotten(draft, s)), None)
@@ -30,8 +40,8 @@ def note(draft: Draft, pod: str, fault: Verdict) -> Draft:
     if fault.cause is Cause.GPU_FAILED:
         faults = max(faults, draft.spec.recovery.suspicion.faults)
     now = timestamp(draft.view.now)
-    lost = now if fault.node_lost else before.lost_time if before else ""
-    counted = SuspectNode(name=node, faults=faults, last_time=now, lost_time=lost)
+    lost_time = now if fault.node_lost else before.lost_time if before else ""
+    counted = SuspectNode(name=node, faults=faults, last_time=now, lost_time=lost_time)
     return draft.set(suspects=(*others, counted)[-MAX_SUSPECTS:])
 
 
@@ -58,9 +68,10 @@ def _is_lost(draft: Draft, suspect: SuspectNode) -> bool:
     return draft.view.now - since <= UNSEEN and not says_that_it_lives
 
 
-def _seat(draft: Draft, pod: str) -> str:
+def _node_of(draft: Draft, pod: str) -> str:
     """A member's pod may be gone from the view already; its seat remembers the node."""
-    return next((m.node for m in draft.view.status.members if m.pod == pod), "")
+    seat = next((member.node for member in draft.view.status.members if member.pod == pod), "")
+    return next((each.node for each in draft.view.pods if each.name == pod), "") or seat
 
 
 def _forgotten(draft: Draft, suspect: SuspectNode) -> bool:

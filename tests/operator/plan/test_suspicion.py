@@ -114,6 +114,25 @@ def test_a_machine_stays_lost_when_something_else_fails_on_it() -> None:
     assert [(s.faults, s.lost_time) for s in again.status.suspects] == [(2, timestamp(NOW - 20 * SECOND))]
 
 
+def test_every_machine_that_died_with_the_first_is_lost_though_one_record_serves_all() -> None:
+    """Else the second pod's successor, made once more when the first machine is back, goes to the second, dead one."""
+    dead = failed("Node", "HeartbeatLost")
+    view = running_job()
+    planned = plan(view, draft(view, {"j-trainer-1": dead, "j-trainer-2": dead}).verdicts)
+    assert [incident.pod for incident in planned.status.incidents] == ["j-trainer-1"]
+    assert [(s.name, s.faults, s.lost_time) for s in planned.status.suspects] == [
+        ("n1", 1, timestamp(NOW)), ("n2", 1, timestamp(NOW)),
+    ]  # fmt: skip
+
+
+def test_a_machine_dies_once_whatever_was_on_it() -> None:
+    dead = failed("Node", "HeartbeatLost")
+    view = running_job()
+    planned = plan(view, draft(view, {"j-trainer-1": dead, "j-rollout-3": dead}).verdicts)
+    assert sorted(incident.pod for incident in planned.status.incidents) == ["j-rollout-3", "j-trainer-1"]
+    assert [(s.name, s.faults) for s in planned.status.suspects] == [("n1", 1), ("n3", 1)]
+
+
 def test_others_are_promoted_first() -> None:
     assert [pod.node for pod in promotable(draft(running_job()))] == ["n3", "n4"]
     assert [pod.node for pod in promotable(draft(suspect(1)))] == ["n4", "n5"]
