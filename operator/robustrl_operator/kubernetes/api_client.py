@@ -1,10 +1,13 @@
 """lightkube's clients, for the API server's answers as they come.
 
-lightkube reads the Content-Type of every refusal, and a proxy or load balancer in between may send one without. Such an
-answer is no word of the API server's: like one of another type it is an HTTP error, and whoever called tries again.
+lightkube takes a refusal for the API server's own by its Content-Type. A proxy or load balancer in between may send one
+without, or call JSON what is none. Such an answer is no word of the API server's: like one of another type it is an
+HTTP error, and whoever called tries again.
 """
 
 from __future__ import annotations
+
+import json
 
 import httpx2
 from lightkube import AsyncClient, Client
@@ -32,8 +35,21 @@ def sync_client() -> Client:
 
 
 def _give_a_type(response: httpx2.Response) -> None:
-    response.headers.setdefault("Content-Type", "")
+    if not response.is_success:
+        response.read()
+        response.headers["Content-Type"] = _type_of(response.content)
 
 
 async def _give_a_type_async(response: httpx2.Response) -> None:
-    _give_a_type(response)
+    if not response.is_success:
+        await response.aread()
+        response.headers["Content-Type"] = _type_of(response.content)
+
+
+def _type_of(refusal: bytes) -> str:
+    """The API server refuses with a Status and nothing else."""
+    try:
+        said = json.loads(refusal)
+    except ValueError:
+        return ""
+    return "application/json" if isinstance(said, dict) and said.get("kind") == "Status" else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from lightkube import ApiError
 from lightkube.resources.coordination_v1 import Lease
 from tests.operator.kubernetes.fake_api import FakeApi
 
@@ -16,15 +17,17 @@ from robustrl_operator.kubernetes.lease import NAME, RETRY_SECONDS, Elector
 
 
 class Proxy:
-    """In front of an API server that it does not reach: answers without a Content-Type."""
+    """In front of an API server that it does not reach: answers without a Content-Type, or what is said."""
 
     def __init__(self) -> None:
         self.calls = 0
+        self.headers, self.body = "", b""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         self.calls += 1
-        writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        length = f"Content-Length: {len(self.body)}\r\nConnection: close\r\n"
+        writer.write(f"HTTP/1.1 502 Bad Gateway\r\n{self.headers}{length}\r\n".encode() + self.body)
         await writer.drain()
         writer.close()
 
@@ -51,3 +54,24 @@ async def test_an_operator_goes_on_trying_to_lead(proxy: Proxy) -> None:
 async def test_the_command_line_hears_of_an_http_error() -> None:
     with pytest.raises(httpx2.HTTPStatusError, match="502 Bad Gateway"):
         await asyncio.to_thread(sync_client().get, Lease, NAME, namespace="sys")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>Bad Gateway</html>", b"\xff", b'["Bad Gateway"]', b"null", b'{"error": 1}']
+)
+async def test_what_is_called_json_and_is_no_word_of_the_api_servers_is_an_http_error(
+    proxy: Proxy, body: bytes
+) -> None:
+    proxy.headers, proxy.body = "Content-Type: application/json\r\n", body
+    with pytest.raises(httpx2.HTTPStatusError, match="502 Bad Gateway"):
+        await async_client().get(Lease, NAME, namespace="sys")
+    with pytest.raises(httpx2.HTTPStatusError, match="502 Bad Gateway"):
+        await asyncio.to_thread(sync_client().get, Lease, NAME, namespace="sys")
+
+
+async def test_a_refusal_of_the_api_servers_own_keeps_its_reason(proxy: Proxy) -> None:
+    proxy.headers = "Content-Type: application/json\r\n"
+    proxy.body = b'{"kind": "Status", "code": 502, "message": "try again"}'
+    with pytest.raises(ApiError, match="try again") as caught:
+        await async_client().get(Lease, NAME, namespace="sys")
+    assert caught.value.status.code == 502
