@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import sysconfig
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from robustrl_e2e import cluster
 from robustrl_e2e.cluster import binaries
@@ -15,6 +17,7 @@ from robustrl_e2e.cluster.progress import START_SECONDS, step
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "robustrl-system"
+RELEASE = "robustrl"
 IMAGE = "localhost/robustrl:dev"
 JOB_IMAGE = "localhost/robustrl-sort4:dev"
 READY_SECONDS = round(START_SECONDS)
@@ -65,14 +68,37 @@ def _wheels(target: Path) -> None:
 def install(running: cluster.Cluster, *settings: str) -> None:
     """`helm upgrade --install` with settings of the chart (NAME=VALUE), and wait until all of it is ready."""
     config = cluster.kubeconfig(running.name)
+    helm: list[str | Path] = [binaries.helm(), "--kubeconfig", config, "--namespace", NAMESPACE]
+    _free_release(helm)
     with step("operator"):
         run(binaries.kubectl(), "--kubeconfig", config, "apply", "--server-side", "-f", ROOT / "crds" / "rljob.yaml")
         run(
-            binaries.helm(), "--kubeconfig", config, "upgrade", "--install", "robustrl", ROOT / "charts" / "robustrl",
-            "--namespace", NAMESPACE, "--create-namespace", "--skip-crds", "--wait", "--timeout", f"{READY_SECONDS}s",
+            *helm, "upgrade", "--install", RELEASE, ROOT / "charts" / "robustrl",
+            "--create-namespace", "--skip-crds", "--wait", "--timeout", f"{READY_SECONDS}s",
             "--set", "nodeSelector.robustrl\\.dev/pool=cpu", "--set", f"image.repository={IMAGE.rpartition(':')[0]}",
             *(word for setting in settings for word in ("--set", setting)),
         )  # fmt: skip
+
+
+def _free_release(helm: list[str | Path]) -> None:
+    """A helm that is killed leaves its release locked for ever. Nobody else installs on this cluster meanwhile."""
+    json_of = ("--output", "json")
+    if not json.loads(run(*helm, "list", "--pending", "--filter", f"^{RELEASE}$", *json_of)):
+        return
+    command = freeing(json.loads(run(*helm, "history", RELEASE, *json_of)))
+    with step(f"an installation was cut off: helm {' '.join(command)}"):
+        run(*helm, *command)
+
+
+def freeing(history: list[dict[str, Any]]) -> tuple[str, ...]:
+    """What helm must do with a release whose last revision is pending, given its history.
+
+    Back to the last revision that was once installed; where none was, away with the rest of the first.
+    """
+    installed = [each["revision"] for each in history if each["status"] in ("deployed", "superseded")]
+    if not installed:
+        return "uninstall", RELEASE, "--wait"
+    return "rollback", RELEASE, str(max(installed))
 
 
 def restart_operator(running: cluster.Cluster) -> None:
