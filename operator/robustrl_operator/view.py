@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from robustrl_api.control import AgentReport
+from robustrl_api.control import AgentReport, Struck
 from robustrl_api.names import Role
 from robustrl_api.node import PodReading
 from robustrl_api.spec import RLJobSpec
@@ -46,6 +46,8 @@ class PodView:
     deleting: bool = False
     ends_at: datetime | None = None
     """When a pod that is being deleted is ended by its node, ready or not."""
+    struck: Struck | None = None
+    """What came of the last `HarmMachine`, where its body was not allowed to carry it out."""
 
 
 @dataclass(frozen=True, slots=True)

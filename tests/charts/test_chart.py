@@ -89,6 +89,15 @@ def test_the_operator_may_delete_jobs_but_not_write_their_specs() -> None:
     assert [sorted(rule["verbs"]) for rule in rules] == [["delete", "get", "list", "watch"]]
 
 
+@pytest.mark.parametrize("values", [[], NAMESPACED], ids=["all namespaces", "one namespace"])
+def test_pods_may_be_evicted_where_they_may_be_deleted(values: list[str]) -> None:
+    """For a drain on purpose, of the job's own pod: no more than deleting it, and under its disruption budget."""
+    (jobs,) = (r for r in of_kind(rendered(*values), "Role", "ClusterRole") if r["metadata"]["name"].endswith("-jobs"))
+    verbs = {resource: rule["verbs"] for rule in jobs["rules"] for resource in rule["resources"]}
+    assert verbs["pods/eviction"] == ["create"]
+    assert "delete" in verbs["pods"]
+
+
 def test_two_teams_may_install_it_each_for_a_namespace() -> None:
     """What has no namespace has a name for each of them."""
     names = []

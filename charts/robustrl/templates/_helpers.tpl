@@ -33,6 +33,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
+  # A drain as `robustrl inject trainer-drain` makes it: of the job's own pod, under its disruption budget.
+  resources: [pods/eviction]
+  verbs: [create]
+- apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
 - apiGroups: [""]

@@ -65,7 +65,8 @@ class Means(StrEnum):
     CUT_LINK = "CutLink"
     """Its node is unplugged for `CUT_SECONDS`: all on it runs on, and nobody can reach it."""
     DRAIN = "Drain"
-    """Its node is drained, as `kubectl drain` does."""
+    """Its node is drained, as `kubectl drain` does. What of that is the job's own, the eviction of its pod, can be done
+    on any cluster."""
     TAKE_IMAGE = "TakeImage"
     """The image of the job's containers is in no node any more, and nobody has it to pull from."""
     BREAK_GPU = "BreakGpu"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import httpx2
 from lightkube import ApiError, AsyncClient
 from lightkube.models.core_v1 import EventSource, ObjectReference
-from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.core_v1 import Event as CoreEvent
-from lightkube.resources.core_v1 import Pod
+from lightkube.resources.core_v1 import Pod, PodEviction
 from lightkube.types import CascadeType, PatchType
 
+from robustrl_api.control import Struck
 from robustrl_api.errors import describe
 from robustrl_api.job import RLJob
 from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_ROLE, EventReason
@@ -29,7 +31,7 @@ from robustrl_operator.kubernetes.lease import LeaseLost
 from robustrl_operator.kubernetes.pod_factory import build_pod
 from robustrl_operator.kubernetes.pod_reader import read_node, read_pod, taints_of
 from robustrl_operator.kubernetes.resources import FIELD_MANAGER, RLJobResource, is_gone
-from robustrl_operator.plan import Action, CreatePod, DeleteJob, DeletePod, Event, Relabel
+from robustrl_operator.plan import Action, CreatePod, DeleteJob, DeletePod, Event, HarmMachine, Relabel
 from robustrl_operator.view import NodeView, PodView
 
 log = logging.getLogger(__name__)
@@ -39,6 +41,10 @@ CA_AGAIN = timedelta(seconds=60)
 """The ConfigMap with the CA may be deleted, by itself or with its namespace; pods made after this have it again."""
 REFUSALS = (400, 403, 422)
 """Answers that say of what is written that it is not allowed or not valid, and would say it again."""
+EVICTION_REFUSALS = (*REFUSALS, 429, 500)
+"""429: a PodDisruptionBudget keeps the pod, or the server asks for patience; 500: two of them are for it. Whoever wants
+the fault may ask again."""
+MAX_STRUCK_ERROR = 500
 Object = dict[str, Any]
 
 
@@ -62,8 +68,9 @@ class KubernetesBody:
     """
 
     rendezvous_base = 29_500
-    means = frozenset({Means.DELETE})
-    """Nodes belong to everybody on the cluster: the operator has no right to harm one, and asks for none."""
+    means = frozenset({Means.DELETE, Means.DRAIN})
+    """Nodes belong to everybody on the cluster: the operator has no right to harm one, and asks for none. What a drain
+    does to the job's own pod is its eviction."""
 
     def __init__(
         self, client: AsyncClient, control_url: str, ca: str, clock: Clock, may_act: Callable[[], bool] = lambda: True
@@ -72,6 +79,8 @@ class KubernetesBody:
         self._may_act = may_act
         self._jobs: dict[str, Object] = {}
         self._ca_handed_out: dict[str, tuple[str, datetime]] = {}
+        self._not_evicted: dict[str, tuple[str, Struck]] = {}
+        """By job the pod (UID) whose eviction was refused last, and why."""
         self.pod_informer: Informer | None = None
         self.node_informer: Informer | None = None
 
@@ -88,6 +97,7 @@ class KubernetesBody:
         if key in self._jobs and self._jobs[key]["metadata"]["uid"] == uid:
             del self._jobs[key]
             self._ca_handed_out.pop(key, None)
+            self._not_evicted.pop(key, None)
 
     def job(self, key: str) -> RLJob | None:
         """The job as last seen, or None when it no longer exists.
@@ -108,11 +118,13 @@ class KubernetesBody:
         job = self._jobs.get(key)
         labelled = [pod for pod in self.pod_informer.objects.values() if key_of(pod) == key]
         taints = self._taints()
+        kept, why = self._not_evicted.get(key, ("", None))
         found = [
             read_pod(pod, taints.get(pod.get("spec", {}).get("nodeName"), ()))
             for pod in labelled
             if job is not None and _is_owned(pod, job)
         ]
+        found = [replace(pod, struck=why) if pod.uid == kept else pod for pod in found]
         return tuple(sorted(found, key=lambda pod: pod.name))
 
     def _taints(self) -> dict[str, list[Object]]:
@@ -165,6 +177,8 @@ class KubernetesBody:
                 await self._create(job, action)
             elif isinstance(action, DeletePod):
                 await self._delete(job, action)
+            elif isinstance(action, HarmMachine):
+                await self._evict(job, action)
             elif isinstance(action, Relabel):
                 await self._relabel(job, action)
             elif isinstance(action, DeleteJob):
@@ -198,6 +212,22 @@ class KubernetesBody:
     async def _delete(self, job: RLJob, action: DeletePod) -> None:
         grace = 0 if action.force else None
         await self._client.delete(Pod, action.name, namespace=job.metadata.namespace, grace_period=grace)
+
+    async def _evict(self, job: RLJob, action: HarmMachine) -> None:
+        """As a drain does to this very pod, its budget respected."""
+        namespace = job.metadata.namespace
+        eviction = PodEviction(
+            metadata=ObjectMeta(name=action.name, namespace=namespace),
+            deleteOptions=DeleteOptions(preconditions=Preconditions(uid=action.uid)),
+        )
+        try:
+            await self._client.create(eviction, action.name, namespace=namespace)
+        except ApiError as error:
+            if error.status.code not in EVICTION_REFUSALS:
+                raise
+            why = f"its eviction was refused: {error.status.message or error}"[:MAX_STRUCK_ERROR]
+            log.warning("%s/%s: %s", namespace, action.name, why)
+            self._not_evicted[f"{namespace}/{job.metadata.name}"] = action.uid, Struck(id=action.request, error=why)
 
     async def _delete_job(self, job: RLJob) -> None:
         """Delete the RLJob; its pods follow. One of the same name that somebody made since is another job."""

@@ -65,11 +65,16 @@ class DeleteJob:
 
 @dataclass(frozen=True, slots=True)
 class HarmMachine:
-    """A fault made on purpose in a pod's machine, where the body has machines of its own."""
+    """A fault made on purpose from outside the pod, by other means than its deletion.
+
+    Attributes:
+        request: whose answer is noted in the pod's `struck` where it is refused.
+    """
 
     name: str
     uid: str
     means: Means
+    request: str
 
 
 Action = CreatePod | DeletePod | Relabel | ProbePod | DeleteJob | HarmMachine

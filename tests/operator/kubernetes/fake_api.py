@@ -132,6 +132,8 @@ class FakeApi:
             self.refusing[path] -= 1
             return _problem(500, path)
         self.writes.append((time.monotonic(), request.method, request.path))
+        if path.endswith("/eviction"):
+            return self._evict(path.removesuffix("/eviction"), sent)
         if request.method == "POST":
             meta = sent["metadata"]
             name = meta.setdefault("name", f"{meta.get('generateName', '')}{uuid.uuid4().hex[:6]}")
@@ -147,6 +149,15 @@ class FakeApi:
         if asked and asked != before["metadata"]["resourceVersion"]:
             return _problem(409, path)
         return _json(self.put(path, sent if request.method == "PUT" else _merge(before, sent)))
+
+    def _evict(self, path: str, sent: Object) -> web.Response:
+        """There are no budgets here."""
+        if path not in self.objects:
+            return _problem(404, path)
+        if sent["deleteOptions"]["preconditions"]["uid"] != self.objects[path]["metadata"]["uid"]:
+            return _problem(409, path)
+        self.remove(path)
+        return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
 
     async def _list(self, request: web.Request, group: str, plural: str) -> web.Response:
         kind = next(kind for name, kind, _ in KINDS[group] if name == plural)

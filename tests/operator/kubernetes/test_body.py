@@ -36,7 +36,7 @@ class Refuses(Server):
     async def patch(self, *_: Any, **__: Any) -> Any:
         raise self.error
 
-    async def create(self, obj: Any) -> Any:
+    async def create(self, *_: Any, **__: Any) -> Any:
         raise self.error
 
     async def delete(self, *_: Any, **__: Any) -> None:

@@ -7,7 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.operator.build import SECOND, actions, draft, job, names, running_job, saying, with_pod, with_status
+from tests.operator.build import (
+    SECOND,
+    actions,
+    draft,
+    job,
+    names,
+    running_job,
+    saying,
+    with_pod,
+    with_status,
+    without_pod,
+)
 from tests.operator.world.world import World
 
 from robustrl_api.control import Harm, Strike, Struck
@@ -15,18 +26,20 @@ from robustrl_api.injection import Request
 from robustrl_api.names import EventReason
 from robustrl_api.status import InjectionStage, RLJobStatus
 from robustrl_operator.faults.kind import KINDS, FaultKind, Means
+from robustrl_operator.kubernetes.body import KubernetesBody
+from robustrl_operator.local.body import LocalBody
 from robustrl_operator.plan import DeletePod, HarmMachine
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.rules import inject
 from robustrl_operator.view import JobView
 
 ALLOWED = {"faultInjection": {"mode": "Allowed"}}
-EVERYWHERE, DELETE_ONLY = frozenset(Means), frozenset({Means.DELETE})
+EVERYWHERE, CLUSTER, MACHINE = frozenset(Means), KubernetesBody.means, LocalBody.means
 
 
 def asked(kind: str, target: str = "", **changes: Any) -> JobView:
     request = Request(id="r1", kind=kind, target=target).model_dump_json(by_alias=True)
-    usual: dict[str, Any] = {"spec": job(**ALLOWED), "inject": request, "means": DELETE_ONLY}
+    usual: dict[str, Any] = {"spec": job(**ALLOWED), "inject": request, "means": CLUSTER}
     return running_job(**{**usual, **changes})
 
 
@@ -48,6 +61,7 @@ def accepted(view: JobView) -> JobView:
         ("engine", "trainer/0", {}, "strikes a rollout, not a trainer"),
         ("engine", "rank 0", {}, "strikes a rollout, not a trainer"),
         ("trainer-cut", "", {}, "harms the cluster itself"),
+        ("trainer-drain", "", {"means": MACHINE}, "an eviction by Kubernetes, which does not run this job"),
         ("checkpoint-damage", "", {"means": EVERYWHERE}, "what surrounds the job"),
         ("leader", "", {"means": EVERYWHERE}, "what surrounds the job"),
         ("worker", "", {"spec": job(suspend=True, **ALLOWED)}, "suspended"),
@@ -131,6 +145,33 @@ def test_a_pod_is_deleted_until_it_is_on_its_way_out() -> None:
     assert over.status.injection.stage is InjectionStage.STRUCK
 
 
+def test_a_pod_is_evicted_until_it_is_on_its_way_out() -> None:
+    """A drain, of which only what is the job's own is done."""
+    view = asked("trainer-drain", "rank 0")
+    first = inject.apply(draft(view))
+    assert actions(first, HarmMachine) == [HarmMachine("j-trainer-1", "uid-j-trainer-1", Means.DRAIN, "r1")]
+    view = with_status(view, injection=first.status.injection)
+    again = inject.apply(draft(view))
+    assert names(actions(again, HarmMachine)) == ["j-trainer-1"], "the operator may have died between"
+    for gone in (with_pod(view, "j-trainer-1", deleting=True), without_pod(view, "j-trainer-1")):
+        over = inject.apply(draft(gone))
+        assert over.actions == ()
+        assert over.status.injection is not None
+        assert over.status.injection.stage is InjectionStage.STRUCK
+
+
+def test_an_eviction_that_is_refused_ends_it_with_the_reason() -> None:
+    view = accepted(asked("trainer-drain"))
+    earlier = with_pod(view, "j-trainer-2", struck=Struck(id="r0", error="a budget"))
+    assert names(actions(inject.apply(draft(earlier)), HarmMachine)) == ["j-trainer-2"], "another request's answer"
+    refused = inject.apply(draft(with_pod(view, "j-trainer-2", struck=Struck(id="r1", error="a budget"))))
+    assert refused.actions == ()
+    assert refused.status.injection is not None
+    assert refused.status.injection.stage is InjectionStage.FAILED
+    assert refused.status.injection.message == "j-trainer-2: a budget"
+    assert [event.reason for event in refused.events] == [EventReason.INJECTION_REFUSED]
+
+
 def test_machines_are_harmed_once_where_there_are_any() -> None:
     view = asked("trainer-and-rollout", means=EVERYWHERE)
     first = inject.apply(draft(view))
@@ -182,6 +223,7 @@ def started() -> World:
         ("worker", 2, "WorkerExited"),
         ("trainer-agent", 2, "AgentRestarted"),
         ("trainer-pod", 2, "PodLeaving"),
+        ("trainer-drain", 2, "PodLeaving"),
         ("trainer", 2, "HeartbeatLost"),
         ("engine", 1, "EngineExited"),
         ("rollout-pod", 1, "PodDeleted"),
@@ -200,7 +242,7 @@ def test_the_incident_that_follows_names_the_injection(kind: str, epoch: int, ca
 
 def test_a_pod_that_does_as_if_its_machine_were_dead_is_found_and_replaced_like_one() -> None:
     world = started()
-    world.means = DELETE_ONLY
+    world.means = CLUSTER
     lost = world.members()[-1]
     injected(world, "trainer").until(lambda w: bool(w.status.incidents)).training(epoch=2).run(20)
     (incident,) = world.status.incidents
@@ -217,7 +259,7 @@ def test_a_fault_after_it_is_nobodys_purpose() -> None:
     assert [incident.injection for incident in world.incidents()] == ["r1", ""]
 
 
-@pytest.mark.parametrize("kind", ["worker", "workers", "trainer-agent", "engine", "rollout-pod"])
+@pytest.mark.parametrize("kind", ["worker", "workers", "trainer-agent", "trainer-drain", "engine", "rollout-pod"])
 def test_struck_once_wherever_the_operator_is_killed(kind: str) -> None:
     for kill_after in range(12):
         world = started()
@@ -228,7 +270,7 @@ def test_struck_once_wherever_the_operator_is_killed(kind: str) -> None:
         world.run(30).training()
         targets = len(world.status.injection.targets) if world.status.injection else 0
         assert targets == (2 if kind == "workers" else 1)
-        if kind == "rollout-pod":
+        if kind in ("rollout-pod", "trainer-drain"):
             assert len(pods - set(world.pods)) == 1
         else:
             assert len(world.strikes) == targets

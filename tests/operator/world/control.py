@@ -18,6 +18,7 @@ from robustrl_api.job import RLJob
 from robustrl_api.names import Role
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import analyze
+from robustrl_operator.faults.kind import Means
 from robustrl_operator.plan import Action, CreatePod, DeletePod, HarmMachine, Plan, ProbePod, Relabel, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.view import Heard, JobView, NodeView, Probe
@@ -158,5 +159,7 @@ def carry_out(world: World, action: Action) -> None:
         if probe is None or probe.done:
             deep = action.seconds is not None
             world.operator.probes[action.uid] = Probe(world.now, answered=False, done=False, deep=deep)
+    elif isinstance(action, HarmMachine) and action.uid in world.pods and action.means is Means.DRAIN:
+        delete(world, world.pods[action.uid], force=False)
     elif isinstance(action, HarmMachine) and action.uid in world.pods:
         world.kill_node(world.pods[action.uid].view.node)

@@ -31,6 +31,9 @@ MAX_TARGETS = 1000
 IN_THE_POD = {Means.CUT_POWER: Harm.FALL_SILENT, Means.FREEZE: Harm.STAND_STILL}
 """What comes to the same for everybody else where machines are not to be harmed, since they are others' as well."""
 
+SHOWN_BY_THE_POD = frozenset({Means.DELETE, Means.DRAIN})
+"""Done when the pod is on its way out, and until then done again. All others are done once and not looked after."""
+
 
 class Refused(Exception):
     """Why there will be no fault."""
@@ -85,7 +88,7 @@ def _accept(draft: Draft, request: Request) -> Draft:
     kind = FaultKind(request.kind)
     anatomy = KINDS[kind]
     if anatomy.role is None or anatomy.first or _done_here(draft, anatomy.deed) is None:
-        raise Refused(_impossible(kind))
+        raise Refused(_impossible(kind, anatomy.deed))
     targets = _targets(draft, kind, anatomy.role, request.target)
     taken = _status(draft, request, InjectionStage.STRIKING)
     injection = taken.model_copy(update={"targets": targets, "role": anatomy.role.value})
@@ -133,7 +136,12 @@ def _playing(draft: Draft, role: Role) -> list[str]:
     return [pod.name for pod in draft.live(role) if pod.uid not in draft.gone]
 
 
-def _impossible(kind: FaultKind) -> str:
+def _impossible(kind: FaultKind, deed: Deed) -> str:
+    if deed is Means.DRAIN:
+        return (
+            f"{kind} is an eviction by Kubernetes, which does not run this job. A deleted pod has the same notice: "
+            "trainer-pod"
+        )
     return (
         f"{kind} harms the cluster itself or what surrounds the job, which are not the operator's to harm. Nearest to "
         "it come dead machines (trainer, rollout, manager), one that stands still (trainer-freeze), and deleted pods "
@@ -166,10 +174,11 @@ def _fail(draft: Draft, injection: InjectionStatus, why: str) -> Draft:
 
 
 def _error(draft: Draft, injection: InjectionStatus, target: InjectionTarget) -> str:
-    """Why its agent could not strike."""
-    report = draft.view.report(target.uid)
-    said = report.struck if report else None
-    return f"{target.pod}: {said.error}" if said and said.id == injection.id and said.error else ""
+    """Why its agent, or whoever strikes from outside, could not."""
+    pod, report = draft.view.by_uid.get(target.uid), draft.view.report(target.uid)
+    answers = (pod.struck if pod else None, report.struck if report else None)
+    why = next((said.error for said in answers if said and said.id == injection.id and said.error), "")
+    return f"{target.pod}: {why}" if why else ""
 
 
 def _seen(draft: Draft, injection: InjectionStatus, target: InjectionTarget) -> InjectionTarget:
@@ -183,21 +192,22 @@ def _is_struck(draft: Draft, injection: InjectionStatus, target: InjectionTarget
     if pod is None:
         return True
     if target.deed in set(Means):
-        return target.deed != Means.DELETE or pod.deleting
+        return target.deed not in SHOWN_BY_THE_POD or pod.deleting
     return report is not None and report.struck is not None and report.struck.id == injection.id
 
 
 def _strike_from_outside(draft: Draft) -> Draft:
     """Pods are deleted as by anybody else: the draft does not count them out, so that they are found missing."""
-    assert draft.status.injection is not None
-    for target in draft.status.injection.targets:
+    injection = draft.status.injection
+    assert injection is not None
+    for target in injection.targets:
         means = deed(target.deed)
         if target.struck_time or not isinstance(means, Means) or target.uid not in draft.view.by_uid:
             continue
         if means is Means.DELETE:
             draft = draft.act(DeletePod(target.pod, target.uid, force=False))
         else:
-            draft = draft.act(HarmMachine(target.pod, target.uid, means))
+            draft = draft.act(HarmMachine(target.pod, target.uid, means, injection.id))
     return draft
 
 
