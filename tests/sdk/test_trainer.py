@@ -83,7 +83,7 @@ def test_a_peer_is_waited_for_until_its_lease_has_run_out(
 ) -> None:
     """The operator ends one that takes longer; so it goes first."""
     config = WorkerConfig(
-        job="j", pod="p", epoch=2, rank=1, world_size=2, local_rank=0, rendezvous="10.0.0.1:29502",
+        job="j", pod="p", epoch=2, rank=0, world_size=2, local_rank=0, rendezvous="10.0.0.1:29502",
         agent_socket=str(agent.path), memory_dir="/m", steps=9, seed=0, phase_lease_seconds=lease,
     )  # fmt: skip
     told: dict[str, Any] = {}

@@ -7,9 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from datetime import timedelta
 
-import torch
 import torch.distributed as dist
 
 from robustrl.exit_status import PEER_LOST_STATUS
@@ -17,11 +15,8 @@ from robustrl.sdk.agent_link import AgentLink
 from robustrl.sdk.job import TrainerJob
 from robustrl.sdk.ledger import Ledger
 from robustrl.sdk.peer_lost import is_peer_lost
+from robustrl.sdk.rendezvous import meet
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
-
-SHORTEST_COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-LEASE_MARGIN = timedelta(minutes=1)
-"""By which the operator is first to end a peer whose phase outlives its lease: it knows which one that is."""
 
 
 @contextlib.contextmanager
@@ -60,19 +55,6 @@ def _join(backend: str | None) -> TrainerJob:
     link = AgentLink(config.agent_socket, config.local_rank)
     link.enter("Rendezvous")
     if config.world_size > 1:
-        dist.init_process_group(
-            backend or ("nccl" if torch.cuda.is_available() else "gloo"),
-            init_method=f"tcp://{config.rendezvous}",
-            rank=config.rank,
-            world_size=config.world_size,
-            timeout=collective_timeout(config),
-        )
+        meet(config, backend)
     link.enter("")
     return TrainerJob(config, link, Ledger(lambda: str(link.ask("manager")["url"]), config.epoch))
-
-
-def collective_timeout(config: WorkerConfig) -> timedelta:
-    """How long to wait for the other ranks. Each may honestly be in a phase until its lease has run out, as one that
-    restores from slow storage or evaluates. A peer that is gone is found by its agent or by the operator, not by this.
-    """
-    return max(SHORTEST_COLLECTIVE_TIMEOUT, timedelta(seconds=config.phase_lease_seconds) + LEASE_MARGIN)
