@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from robustrl.checkpoint.copier import Copier
+from robustrl.checkpoint.folder import seal
 from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
 from robustrl.supervisor import process
@@ -196,6 +197,27 @@ async def test_workers_are_at_work_with_the_first_phase_after_the_restore(tmp_pa
     assert bench.state.report("").phase == ""
 
 
+async def test_what_was_restored_is_copied_again_once_the_workers_are_at_work(tmp_path: Path) -> None:
+    """Copies are made beside the training: while the trainers come back, they would be in their way."""
+    bench, copier = Bench(tmp_path), SlowCopier()
+    runner = await bench.start(copiers=[copier])
+    part = bench.memory.checkpoints.folder(Version(2, 7), rank=2)
+    part.mkdir(parents=True)
+    (part / "state").write_bytes(b"weights")
+    question = {"op": "restore", "epoch": 2, "step": 7, "roots": [seal(part).root], "rank": 2}
+    reader, writer = await asyncio.open_unix_connection(str(bench.memory.socket))
+    writer.write(
+        json.dumps({"op": "phase", "phase": "Restore"}).encode() + b"\n" + json.dumps(question).encode() + b"\n"
+    )
+    assert json.loads(await reader.readline()) == {"path": str(part)}
+    assert copier.newest is None
+    writer.write(json.dumps({"op": "phase", "phase": "Wait"}).encode() + b"\n")
+    await bench.until(ChildState.RUNNING)
+    assert copier.newest == Version(2, 7)
+    writer.close()
+    await runner.stop()
+
+
 async def test_nothing_is_heard_of_workers_whose_epoch_has_ended(tmp_path: Path) -> None:
     """Their last words are still in the socket when the next epoch begins."""
     bench = Bench(tmp_path)
@@ -221,6 +243,10 @@ class SlowCopier(Copier):
     @property
     def has_target(self) -> bool:
         return self._has_target
+
+    @property
+    def newest(self) -> Version | None:
+        return self._wanted
 
     async def _copy_newest(self, version: Version) -> None:
         await self.go_on.wait()

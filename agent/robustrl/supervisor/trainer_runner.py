@@ -58,6 +58,7 @@ class TrainerRunner:
         self._copiers = copiers
         self._link = WorkerLink(memory.socket, self._handle)
         self._assignment: Assignment | None = None
+        self._restored: Version | None = None
         self._workers: list[Supervised] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._over, self._stopped = asyncio.Event(), asyncio.Event()
@@ -257,6 +258,13 @@ class TrainerRunner:
         self._state.activity.enter(phase)
         if phase and phase not in STARTING_PHASES and self._state.child.state is ChildState.STARTING:
             self._set_child(ChildState.RUNNING)
+            self._copy_again()
+
+    def _copy_again(self) -> None:
+        """The copies that others had of what was restored may have gone with them. Made now, they are in nobody's way:
+        the machines and the network between them have been busy with bringing the trainers back."""
+        if self._restored is not None:
+            self._copy(self._restored)
 
     def _committed(self, version: Version) -> None:
         self._state.step = version.step
@@ -284,6 +292,5 @@ class TrainerRunner:
         log.info("restoring %s from %s", version, f"{found.place} {found.whose}".strip())
         count = f"restores_from_{found.place}_total"
         self._state.metrics[count] = self._state.metrics.get(count, 0.0) + 1
-        # The copies that others had may have gone with them.
-        self._copy(version)
+        self._restored = version
         return {"path": str(found.path)}
