@@ -101,6 +101,37 @@ def test_what_ended_well_often_enough_is_shown(clock: Clock) -> None:
     assert watch.report().shown[IDLE] == 4
 
 
+def test_a_standstill_of_each_step_is_known_however_much_work_follows_it(clock: Clock) -> None:
+    """A step that works for minutes after it has waited must not be forgotten by the next one's wait."""
+    watch = ActivityWatch(clock)
+    for _ in range(KNOWN_AFTER):
+        watch.enter("Train")
+        clock.now += 40
+        for _ in range(200):
+            watch.moved()
+            clock.now += 1
+        watch.enter("Wait")
+        clock.now += 1
+    watch.enter("Train")
+    assert watch.report().shown[IDLE] == 40
+    for _ in range(200):
+        watch.moved()
+        clock.now += 1
+    assert watch.report().shown[IDLE] == 40
+
+
+def test_a_standstill_that_went_on_is_known_though_its_phase_is_cut_off_later(clock: Clock) -> None:
+    watch = ActivityWatch(clock)
+    for seconds in (1, 1, 40):
+        watch.enter("Train")
+        clock.now += seconds
+        watch.moved()
+        watch.stands_still("stopped")
+        clock.now += 99
+        watch.reset()
+    assert watch.report().shown == {IDLE: 40}
+
+
 def test_another_process_inherits_what_is_known_but_no_suspicion(clock: Clock) -> None:
     watch = ActivityWatch(clock)
     for _ in range(KNOWN_AFTER):

@@ -16,16 +16,15 @@ Clock = Callable[[], float]
 KNOWN_AFTER = 3
 """A phase that has ended so many times is known well enough to expect the next one to be alike."""
 REMEMBERED = 50
-KINDS, TEXT_CHARACTERS = 32, 500
-"""What a report has room for. A script may name its phases as it likes, even each differently."""
+KINDS, TEXT_CHARACTERS = 31, 500
+"""What a report has room for, besides standstills. A script may name its phases as it likes, even each differently."""
 
 
 class History:
     """The last durations of each kind of thing, in seconds."""
 
     def __init__(self) -> None:
-        # There is always room for standstills, however many phases there are.
-        self._durations: dict[str, collections.deque[float]] = {IDLE: collections.deque(maxlen=REMEMBERED)}
+        self._durations: dict[str, collections.deque[float]] = {}
 
     def add(self, name: str, seconds: float) -> None:
         if name in self._durations or len(self._durations) < KINDS:
@@ -45,9 +44,11 @@ class ActivityWatch:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._history = History()
+        self._phases, self._standstills = History(), History()
+        """How long phases last, and the longest standstill in each."""
         self._phase, self._phase_since = "", clock()
         self._moved_at, self._idle_text = clock(), ""
+        self._longest_idle = 0.0
         self._asleep_since: float | None = None
 
     @property
@@ -66,16 +67,16 @@ class ActivityWatch:
             return
         now = self._clock()
         if self._phase:
-            self._history.add(self._phase, now - self._phase_since)
+            self._phases.add(self._phase, now - self._phase_since)
         if moves:
             self.moved()
+        self._remember_standstill()
         self._phase, self._phase_since, self._asleep_since = phase, now, None
 
     def moved(self) -> None:
         """The work went on just now, or there is none to do."""
         now = self._clock()
-        if self._phase:
-            self._history.add(IDLE, now - self._moved_at)
+        self._longest_idle = max(self._longest_idle, now - self._moved_at)
         self._moved_at, self._idle_text = now, ""
 
     def stands_still(self, text: str) -> None:
@@ -91,9 +92,20 @@ class ActivityWatch:
 
     def reset(self) -> None:
         """The process is another one now. What phases usually take is remembered."""
+        self._remember_standstill()
         self._phase, self._phase_since = "", self._clock()
         self._moved_at, self._idle_text = self._clock(), ""
         self._asleep_since = None
+
+    def _remember_standstill(self) -> None:
+        """One for each phase: work that goes on tells its agent so every second, and would soon drive out the rest."""
+        if self._phase:
+            self._standstills.add(self._phase, self._longest_idle)
+        self._longest_idle = 0.0
+
+    def _shown(self) -> dict[str, float]:
+        standstills = self._standstills.longest().values()
+        return self._phases.longest() | ({IDLE: max(standstills)} if standstills else {})
 
     def report(self) -> Activity:
         now = self._clock()
@@ -102,5 +114,5 @@ class ActivityWatch:
             idle_seconds=now - self._moved_at if self._idle_text else 0.0,
             idle_text=self._idle_text,
             asleep_seconds=now - self._asleep_since if self._asleep_since is not None else 0.0,
-            shown=self._history.longest(),
+            shown=self._shown(),
         )
