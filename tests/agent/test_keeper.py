@@ -16,7 +16,7 @@ from robustrl.supervisor.keeper import Keeper
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised, start_cold
 from robustrl.supervisor.state import PodState
-from robustrl_api.control import UNKILLABLE
+from robustrl_api.control import UNKILLABLE, ChildState
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 
@@ -167,3 +167,31 @@ async def test_a_process_that_never_starts_is_tried_for_ever(tmp_path: Path, mon
     for task in (running, reached):
         task.cancel()
     await asyncio.gather(running, reached, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["sleep " + "x" * 5000], "File name too long"),
+        (["sleep", "a\0b"], "null byte"),
+        (["missing-program"], "missing-program"),
+    ],
+)
+async def test_a_process_that_cannot_be_started_is_an_exit_that_a_report_has_room_for(
+    tmp_path: Path, command: list[str], words: str
+) -> None:
+    async def serve() -> None: ...
+
+    keeper, state = make_keeper(tmp_path, lambda: start_cold(command, {}), serve)
+    running = asyncio.create_task(keeper.run())
+    async with asyncio.timeout(5):
+        while state.child.state is not ChildState.EXITED and not running.done():
+            state.changed.clear()
+            await state.changed.wait()
+    assert not running.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await keeper.stop()
+    assert state.child.last_exit is not None
+    assert state.child.last_exit.message.startswith("the engine cannot be started: ")
+    assert words in state.child.last_exit.message

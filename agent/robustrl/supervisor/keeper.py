@@ -14,7 +14,7 @@ from robustrl.exit_status import BAD_INPUT_STATUS
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.state import PodState
-from robustrl_api.control import Child, ChildState, Complaint, Exit
+from robustrl_api.control import MESSAGE_CHARACTERS, Child, ChildState, Complaint, Exit
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +86,9 @@ class Keeper:
         self._set(ChildState.STARTING, self._state.child.last_exit)
         try:
             self._process = await self._launch()
-        except OSError as error:
-            return Exit(code=127, message=f"{self._name} cannot be started: {error}", life=self.life)
+        except (OSError, ValueError) as error:
+            text = f"{self._name} cannot be started: {error}"
+            return Exit(code=127, message=text[:MESSAGE_CHARACTERS], life=self.life)
         service = asyncio.create_task(self._serve_or_end(self._process), name=f"serve {self._name}")
         try:
             code = await self._process.wait()

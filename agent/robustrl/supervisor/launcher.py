@@ -46,7 +46,7 @@ class Launcher:
         """Start `command` with `env` added to the agent's own environment.
 
         Raises:
-            OSError: the command cannot be started.
+            OSError, ValueError: the command cannot be started.
         """
         full = {**os.environ, **env}
         arguments = python_arguments(command)

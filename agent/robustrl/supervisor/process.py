@@ -131,7 +131,7 @@ async def start_cold(command: Sequence[str], env: Mapping[str, str]) -> Supervis
     """Start a program the ordinary way.
 
     Raises:
-        OSError: it cannot be started at all, such as a command that does not exist.
+        OSError, ValueError: it cannot be started at all, such as a command that does not exist.
     """
     kills_before = memory_limit.kills()
     read_end, write_end = os.pipe()
