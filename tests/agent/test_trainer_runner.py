@@ -14,7 +14,7 @@ from robustrl.checkpoint.copier import Copier
 from robustrl.checkpoint.folder import seal
 from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
-from robustrl.supervisor import process
+from robustrl.supervisor import process, trainer_runner
 from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.process import Supervised
@@ -127,6 +127,21 @@ async def test_which_exit_is_reported(
     assert words is None or last.message == words
     assert bench.state.child.epoch == 3
     assert all(worker.ended.done() for worker in bench.launcher.workers), "no worker is left behind"
+    await runner.stop()
+
+
+async def test_one_that_hands_over_meanwhile_is_not_to_blame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_runner, "SETTLE_SECONDS", 30.0)
+    bench = Bench(tmp_path)
+    runner = await bench.start()
+    for worker, end in zip(bench.launcher.workers, (PEER_LOST_STATUS, HANDED_OVER_STATUS), strict=True):
+        worker.exits(end)
+        for _ in range(20):
+            await asyncio.sleep(0)
+    await bench.until(ChildState.EXITED)
+    last = bench.state.child.last_exit
+    assert last is not None
+    assert (last.code, last.peer_lost, last.message) == (PEER_LOST_STATUS, True, "words of 0")
     await runner.stop()
 
 

@@ -30,6 +30,7 @@ PROBE_SAMPLE_SECONDS = 0.25
 STARTING_PHASES = frozenset({"Rendezvous", "Restore"})
 WORKING_PHASE = "Train"
 HAND_OVER_SECONDS = 5.0
+ENDED_WELL = frozenset({0, HANDED_OVER_STATUS})
 SETTLE_SECONDS = 0.05
 """After the first exit, how long to wait for the exits that explain it."""
 
@@ -186,7 +187,7 @@ class TrainerRunner:
             # In the order of ranks, so that the same exits always tell the same.
             ended = [(task.result(), waiting.pop(task)) for task in list(waiting) if task in done]
             codes |= {code for code, _ in ended}
-            failed = [(code, worker) for code, worker in ended if code not in (0, HANDED_OVER_STATUS)]
+            failed = [(code, worker) for code, worker in ended if code not in ENDED_WELL]
             if failed:
                 return await self._explain(failed, waiting)
         return Exit(code=max(codes), handed_over=HANDED_OVER_STATUS in codes)
@@ -197,7 +198,8 @@ class TrainerRunner:
         """Prefer an exit that is a fault of its own to one that only followed from it, then end the rest."""
         if waiting and all(code == PEER_LOST_STATUS for code, _ in failed):
             done, _ = await asyncio.wait(waiting, timeout=SETTLE_SECONDS)
-            failed += [(task.result(), waiting[task]) for task in waiting if task in done and task.result() != 0]
+            ended = [(task.result(), waiting[task]) for task in waiting if task in done]
+            failed += [(code, worker) for code, worker in ended if code not in ENDED_WELL]
         for worker in waiting.values():
             worker.kill()
         code, worker = min(failed, key=lambda item: item[0] == PEER_LOST_STATUS)
