@@ -153,6 +153,8 @@ async def test_an_epoch_is_started_once_whatever_happens_to_the_agent(tmp_path: 
     assert second.state.child.state is ChildState.EXITED
     assert second.state.child.last_exit
     assert second.state.child.last_exit.code == -9
+    async with asyncio.timeout(5):
+        await runner.leave()  # nothing is under way
     await runner.stop()
     third = Bench(tmp_path)
     runner = await third.start(ASSIGNMENT.model_copy(update={"epoch": 4}))

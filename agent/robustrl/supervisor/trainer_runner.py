@@ -71,6 +71,7 @@ class TrainerRunner:
             # An epoch is started once: the other ranks will not meet a second time.
             self._state.child = lost_with_the_agent(assignment.epoch)
             self._state.notify()
+            self._over.set()
             return
         self._memory.mark_started(assignment.epoch)
         await self._link.start()
