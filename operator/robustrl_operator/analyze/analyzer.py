@@ -30,9 +30,7 @@ def _judge(view: JobView, pod: PodView, detectors: Sequence[Detector]) -> Verdic
     report = view.report(pod.uid)
     going = leaving.judge(view, pod)
     if going is not None and report is not None:
-        # Nobody waits for the good-bye of a pod whose process has failed.
-        found = devices.judge_fault(view, pod) or child.judge(view, pod, report)
-        return replace(found, scope=Scope.POD) if found is not None and found.failed else going
+        return _judge_leaving(view, pod, report, going)
     bad = pod_status.judge(view, pod) or devices.judge_fault(view, pod) or silence.judge(view, pod)
     if bad is not None:
         return bad
@@ -40,6 +38,17 @@ def _judge(view: JobView, pod: PodView, detectors: Sequence[Detector]) -> Verdic
         return Verdict(Health.STARTING)
     found = _judge_process(view, pod, report)
     return found or next((v for detector in detectors if (v := detector(view, pod)) is not None), HEALTHY)
+
+
+def _judge_leaving(view: JobView, pod: PodView, report: AgentReport, going: Verdict) -> Verdict:
+    """Nobody waits for the good-bye of a pod whose process has failed, or whose workers have ended without one."""
+    found = devices.judge_fault(view, pod) or child.judge(view, pod, report)
+    if found is None:
+        return going
+    if found.failed:
+        return replace(found, scope=Scope.POD)
+    ended = found.health is Health.FINISHED or found.cause is Cause.PEER_LOST
+    return found if ended else going
 
 
 def _judge_process(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:

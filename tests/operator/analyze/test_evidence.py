@@ -185,6 +185,12 @@ TABLE = [
     ("rollout's agent was told to end", ROLLOUT, says(leaving=True), "Leaving", "PodLeaving", "Pod", False),
     ("its node is called back", TRAINER, node_leaves, "Leaving", "PodLeaving", "Pod", False),
     ("a taint will end it", TRAINER, is_now(called_back=True), "Leaving", "PodLeaving", "Pod", False),
+    ("script ends well as its node is called back", TRAINER, both(says(exited(0)), node_leaves), "Finished", "None",
+     None, False),
+    ("script ends well as its pod is deleted", TRAINER,
+     both(says(exited(0)), is_now(deleting=True, ends_at=NOW + 9 * SECOND)), "Finished", "None", None, False),
+    ("handed over and its node is called back", TRAINER, both(says(HANDED_OVER), node_leaves), "Leaving", "PodLeaving",
+     "Pod", False),
     ("trainer has handed over", TRAINER, says(HANDED_OVER), "HandedOver", "None", None, False),
     ("deleted on a lost node", TRAINER, both(is_now(deleting=True), node_lost), "Failed", "PodDeleted", "Node", False),
     ("pod gone", TRAINER, gone, "Failed", "PodDeleted", "Pod", False),
@@ -305,6 +311,14 @@ def timedelta_between_probe_and_limit() -> object:
 
 
 LOST = exited(75, peer_lost=True)
+
+
+def test_one_that_leaves_and_lost_a_peer_accuses_it_as_well() -> None:
+    view = saying(node_leaves(VIEW, "j-trainer-1"), "j-trainer-1", LOST, ago=0.1, changed=1.5)
+    verdict = analyze(view)["uid-j-trainer-1"]
+    assert (verdict.health, verdict.cause) == (Health.FAILED, Cause.PEER_LOST)
+
+
 FAULTS_OF_PEERS = [
     # who says what -> who is failed
     ("one accuses, the other just now", {"j-trainer-1": (LOST, 0.5), "j-trainer-2": (RUNNING, 0.1)}, []),

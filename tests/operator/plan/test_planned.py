@@ -10,6 +10,7 @@ from tests.operator.world.world import World
 
 from robustrl_api.control import Child, ChildState, Exit
 from robustrl_api.names import Role
+from robustrl_api.status import ConditionType, holds
 from robustrl_operator.analyze import analyze
 from robustrl_operator.plan import DeletePod, Plan, plan
 from robustrl_operator.plan.assign import assignments
@@ -70,6 +71,14 @@ def test_a_failure_while_handing_over_is_a_fault_like_any_other() -> None:
     decided = decide(saying(leaving(), "j-trainer-1", exited(1)))
     assert decided.status.epoch == 2
     assert "rule 3" in decided.status.incidents[0].decision
+
+
+def test_nobody_hands_over_a_job_that_is_done() -> None:
+    """The node is called back while the script writes its results after the last step."""
+    view = leaving()
+    for name in TRAINERS:
+        view = saying(view, name, exited(0))
+    assert holds(decide(view).status, ConditionType.SUCCEEDED)
 
 
 @pytest.mark.parametrize("name", ["j-rollout-4", "j-manager-0"])
