@@ -95,6 +95,9 @@ class WatchedPod(ApiModel):
     name: str
     active_permille: int = ACTIVE_PERMILLE
     """Below this share (of the tensor units' cycles, or of a core) the pod counts as idle."""
+    xid: int = Field(default=0, ge=0, le=65_535)
+    """To be reported of a GPU that the pod holds, on purpose, from now on for as long as the pod is watched; 0 for
+    none. An agent that does not know this field reports what the exporter says."""
 
 
 class NodeAssignment(ApiModel):

@@ -7,6 +7,7 @@ exporter that runs now. All of that is dropped when the pod gives the GPU up or 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,8 @@ from robustrl.node.idle_timer import MAX_GAP_SECONDS, IdleTimer
 from robustrl.node.xid_watch import XidWatch
 from robustrl.node.xids import XIDS, XidMeaning, meaning_of
 from robustrl_api.node import ACTIVE_PERMILLE, Device, PodReading, Source, WatchedPod, Xid
+
+log = logging.getLogger(__name__)
 
 MAX_XIDS = 16
 MAX_DEVICES = 64
@@ -66,11 +69,21 @@ class GpuWatch:
         self._clock, self._table = clock, table
         self._gpus: dict[tuple[str, str], _Gpu] = {}
         self._thresholds: dict[PodName, float] = {}
+        self._on_purpose: dict[str, _Seen] = {}
+        """By pod UID, and not by GPU: others may share it."""
         self._exporter_started: float | None = None
 
     def watch(self, pods: Iterable[WatchedPod]) -> None:
-        """From which share on pods count as active; for all others it is the usual one."""
+        """From which share on pods count as active, for all others it is the usual one; and which XIDs they shall be
+        said to have. The operator says so for a moment, and an XID stays."""
+        pods = tuple(pods)
         self._thresholds = {PodName(pod.namespace, pod.name): float(pod.active_permille) for pod in pods}
+        for pod in pods:
+            if pod.xid and pod.uid not in self._on_purpose:
+                log.warning("%s/%s: XID %d is made up on purpose", pod.namespace, pod.name, pod.xid)
+                self._on_purpose[pod.uid] = _Seen(pod.xid, self._clock())
+        here = {pod.uid for pod in pods}
+        self._on_purpose = {uid: made for uid, made in self._on_purpose.items() if uid in here}
 
     def exporter_gone(self) -> None:
         """The exporter has ended or was restarted: how its counters behave has to be seen anew."""
@@ -133,7 +146,7 @@ class GpuWatch:
             idle_seconds=seconds,
             idle_text=text,
             doubt="; ".join(doubts)[:300],
-            xids=self._xids(held, now),
+            xids=self._xids(held, now, self._on_purpose.get(pod.uid)),
             devices=tuple(_device(gpu.reading) for gpu in held if now - gpu.seen_at <= MAX_GAP_SECONDS)[:MAX_DEVICES],
         )
 
@@ -148,11 +161,12 @@ class GpuWatch:
         tensor = first.reading.tensor_permille or 0.0
         return seconds, f"tensor units of {_name(first)}{others} at {tensor:.0f} permille, {first.agreeing}"[:500]
 
-    def _xids(self, held: list[_Gpu], now: float) -> tuple[Xid, ...]:
-        """Of the pod's GPUs; and where it holds a MIG instance, also those of the GPU as a whole."""
+    def _xids(self, held: list[_Gpu], now: float, made: _Seen | None) -> tuple[Xid, ...]:
+        """Of the pod's GPUs; where it holds a MIG instance, also those of the GPU as a whole; and one on purpose."""
         cards = {gpu.reading.gpu for gpu in held}
         whole = [gpu for (card, instance), gpu in self._gpus.items() if card in cards and not instance and not gpu.pods]
-        seen = sorted(((each, gpu.reading.gpu) for gpu in (*held, *whole) for each in gpu.xids), key=_when)
+        found = [(each, gpu.reading.gpu) for gpu in (*held, *whole) for each in gpu.xids]
+        seen = sorted([*found, *([(made, held[0].reading.gpu)] if made else [])], key=_when)
         return tuple(self._xid(each, card, now) for each, card in seen[-MAX_XIDS:])
 
     def _xid(self, seen: _Seen, card: str, now: float) -> Xid:

@@ -70,7 +70,7 @@ class Means(StrEnum):
     TAKE_IMAGE = "TakeImage"
     """The image of the job's containers is in no node any more, and nobody has it to pull from."""
     BREAK_GPU = "BreakGpu"
-    """Its GPU has fallen off the bus, as its node's exporter says (XID 79)."""
+    """Its GPU has fallen off the bus, as its node's exporter says (XID 79), or as the node's agent says for it."""
     SILENCE_EXPORTERS = "SilenceExporters"
     """No GPU exporter answers."""
     STICK_EXPORTERS = "StickExporters"

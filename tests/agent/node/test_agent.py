@@ -63,9 +63,13 @@ class Bench:
     cgroups: Path | None = None
     tls: ssl.SSLContext | None = None
     ca: Path | None = None
+    xid: int = 0
+    """What the operator wants to be said of the pod."""
 
     def __post_init__(self) -> None:
-        self.hub = ControlHub(lambda: datetime.now(UTC), lambda identity: self.woken.append(identity.pod))
+        self.hub = ControlHub(
+            lambda: datetime.now(UTC), lambda identity: self.woken.append(identity.pod), lambda uid: self.xid
+        )
         self._runner: web.AppRunner | None = None
         self._agent: asyncio.Task[None] | None = None
 
@@ -164,6 +168,16 @@ async def test_a_broken_gpu_is_told_and_wakes_the_operator(bench: Bench) -> None
     await bench.until(lambda: bench.woken == [TRAINER])
     assert bench.reading is not None
     assert [xid.code for xid in bench.reading.xids] == [79]
+
+
+async def test_a_gpu_that_breaks_on_purpose_is_told_as_if_the_exporter_had_said_so(bench: Bench) -> None:
+    bench.start()
+    await bench.show(WORKING, 20)
+    assert (await bench.told()).xids == ()
+    bench.xid = 79
+    await bench.until(lambda: bench.woken == [TRAINER])
+    bench.xid = 0
+    assert [xid.code for xid in (await bench.told()).xids] == [79], "it is not mended by being told no more"
 
 
 # Whatever the exporter does, the agent lives and says no more than it knows.

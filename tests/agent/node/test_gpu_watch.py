@@ -196,6 +196,23 @@ def test_a_restart_of_the_exporter_makes_no_old_xid_new() -> None:
     assert node.values({**WORKING, XID: 79}).codes() == [79]
 
 
+def test_an_xid_on_purpose_is_said_once_of_the_pod_that_is_meant_for_as_long_as_it_is_watched() -> None:
+    """The operator says so for a moment. Others that share the GPU hear nothing of it."""
+    shared = Gpu(0, TRAINER), Gpu(0, ("rl", OTHER.name))
+    node = Node().show(*shared)
+    node.watch.watch((POD.model_copy(update={"xid": 79}), OTHER))
+    node.now += INTERVAL
+    node.watch.watch((POD.model_copy(update={"xid": 79}), OTHER))
+    node.watch.watch((POD, OTHER))
+    (xid,) = node.reading().xids
+    assert (xid.code, xid.gpu, xid.severity, xid.age_seconds) == (79, "GPU-00000000", XidSeverity.GPU, INTERVAL)
+    assert xid.meaning == "the GPU has fallen off the bus"
+    assert node.codes(OTHER) == []
+    node.watch.watch((OTHER,))
+    node.watch.watch((POD, OTHER))
+    assert node.codes() == []
+
+
 def test_many_xids_are_bounded() -> None:
     node = Node().values(WORKING)
     for code in range(1, 60):

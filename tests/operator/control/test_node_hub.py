@@ -52,6 +52,12 @@ def test_a_node_is_told_its_own_pods_of_all_jobs(desk: Desk) -> None:
     assert desk.report("n9") == []
 
 
+def test_a_node_is_told_what_to_say_on_purpose_of_which_pod() -> None:
+    hub = NodeHub(lambda: NOW, lambda pod: None, {"uid-a-0": 79, "uid-a-1": 0}.__getitem__)
+    hub.watch("rl/a", placed("a-0") | placed("a-1"))
+    assert {pod.name: pod.xid for pod in hub.take(NodeReport(node="n1")).pods} == {"a-0": 79, "a-1": 0}
+
+
 def test_a_reading_is_kept_with_its_time(desk: Desk) -> None:
     desk.report("n1", reading("a-0"))
     observed = desk.hub.observed("uid-a-0")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.operator.build import (
+    NOW,
     SECOND,
     actions,
     draft,
@@ -24,17 +25,25 @@ from tests.operator.world.world import World
 from robustrl_api.control import Harm, Strike, Struck
 from robustrl_api.injection import Request
 from robustrl_api.names import EventReason
+from robustrl_api.node import PodReading, Source, Xid, XidSeverity
 from robustrl_api.status import InjectionStage, RLJobStatus
 from robustrl_operator.faults.kind import KINDS, FaultKind, Means
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.local.body import LocalBody
-from robustrl_operator.plan import DeletePod, HarmMachine
+from robustrl_operator.plan import DeletePod, HarmMachine, broken_gpu
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.rules import inject
-from robustrl_operator.view import JobView
+from robustrl_operator.view import JobView, Observed
 
 ALLOWED = {"faultInjection": {"mode": "Allowed"}}
 EVERYWHERE, CLUSTER, MACHINE = frozenset(Means), KubernetesBody.means, LocalBody.means
+
+
+GPUS = {
+    "uid-j-trainer-1": Observed(PodReading(uid="uid-j-trainer-1", source=Source.GPU), NOW),
+    "uid-j-trainer-2": Observed(PodReading(uid="uid-j-trainer-2", source=Source.CPU), NOW),
+}
+"""What node agents say: the second trainer holds no GPU that is seen."""
 
 
 def asked(kind: str, target: str = "", **changes: Any) -> JobView:
@@ -62,6 +71,10 @@ def accepted(view: JobView) -> JobView:
         ("engine", "rank 0", {}, "strikes a rollout, not a trainer"),
         ("trainer-cut", "", {}, "harms the cluster itself"),
         ("trainer-drain", "", {"means": MACHINE}, "an eviction by Kubernetes, which does not run this job"),
+        ("gpu", "", {"means": MACHINE}, "what a node agent says of a GPU, and there is none here"),
+        ("gpu", "", {}, "no node agent reports a GPU of j-trainer-2, and this fault is nothing but what one says"),
+        ("gpu", "", {"readings": GPUS}, "no node agent reports a GPU of j-trainer-2"),
+        ("gpu", "rank 0", {"readings": GPUS, "now": NOW + 40 * SECOND}, "no node agent reports a GPU of j-trainer-1"),
         ("checkpoint-damage", "", {"means": EVERYWHERE}, "what surrounds the job"),
         ("leader", "", {"means": EVERYWHERE}, "what surrounds the job"),
         ("worker", "", {"spec": job(suspend=True, **ALLOWED)}, "suspended"),
@@ -172,6 +185,27 @@ def test_an_eviction_that_is_refused_ends_it_with_the_reason() -> None:
     assert [event.reason for event in refused.events] == [EventReason.INJECTION_REFUSED]
 
 
+def test_the_agent_of_the_node_is_told_of_a_gpu_until_it_has_said_so() -> None:
+    view = accepted(asked("gpu", "rank 0", readings=GPUS))
+    injection = view.status.injection
+    assert injection is not None
+    assert [broken_gpu.xid_for(injection, uid) for uid in GPUS] == [79, 0]
+    waiting = inject.apply(draft(view))
+    assert (waiting.status.injection, waiting.actions) == (injection, ())
+    xid = Xid(code=79, gpu="GPU-0", severity=XidSeverity.GPU)
+    said = PodReading(uid="uid-j-trainer-1", source=Source.GPU, xids=(xid,))
+    done = inject.apply(draft(replace(view, readings={said.uid: Observed(said, NOW)}))).status.injection
+    assert done is not None
+    assert done.stage is InjectionStage.STRUCK
+    assert broken_gpu.xid_for(done, "uid-j-trainer-1") == 0
+
+
+def test_an_operator_that_no_node_agent_has_reported_to_yet_refuses_nothing() -> None:
+    """The one before it may have died before it took up the request."""
+    view = asked("gpu", watching_since=NOW - 20 * SECOND)
+    assert inject.apply(draft(view)).status.injection is None
+
+
 def test_machines_are_harmed_once_where_there_are_any() -> None:
     view = asked("trainer-and-rollout", means=EVERYWHERE)
     first = inject.apply(draft(view))
@@ -214,7 +248,9 @@ def injected(world: World, kind: str, target: str = "", id: str = "r1") -> World
 
 
 def started() -> World:
-    return World(job(steps=100_000, **ALLOWED)).training()
+    world = World(job(steps=100_000, **ALLOWED)).training()
+    world.readings = {uid: Observed(PodReading(uid=uid, source=Source.GPU), world.now) for uid in world.pods}
+    return world
 
 
 @pytest.mark.parametrize(
@@ -224,6 +260,7 @@ def started() -> World:
         ("trainer-agent", 2, "AgentRestarted"),
         ("trainer-pod", 2, "PodLeaving"),
         ("trainer-drain", 2, "PodLeaving"),
+        ("gpu", 2, "GpuFailed"),
         ("trainer", 2, "HeartbeatLost"),
         ("engine", 1, "EngineExited"),
         ("rollout-pod", 1, "PodDeleted"),
@@ -259,7 +296,9 @@ def test_a_fault_after_it_is_nobodys_purpose() -> None:
     assert [incident.injection for incident in world.incidents()] == ["r1", ""]
 
 
-@pytest.mark.parametrize("kind", ["worker", "workers", "trainer-agent", "trainer-drain", "engine", "rollout-pod"])
+@pytest.mark.parametrize(
+    "kind", ["worker", "workers", "trainer-agent", "trainer-drain", "gpu", "engine", "rollout-pod"]
+)
 def test_struck_once_wherever_the_operator_is_killed(kind: str) -> None:
     for kill_after in range(12):
         world = started()
@@ -270,7 +309,7 @@ def test_struck_once_wherever_the_operator_is_killed(kind: str) -> None:
         world.run(30).training()
         targets = len(world.status.injection.targets) if world.status.injection else 0
         assert targets == (2 if kind == "workers" else 1)
-        if kind in ("rollout-pod", "trainer-drain"):
+        if kind in ("rollout-pod", "trainer-drain", "gpu"):
             assert len(pods - set(world.pods)) == 1
         else:
             assert len(world.strikes) == targets

@@ -19,7 +19,7 @@ from robustrl_api.names import Role
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import analyze
 from robustrl_operator.faults.kind import Means
-from robustrl_operator.plan import Action, CreatePod, DeletePod, HarmMachine, Plan, ProbePod, Relabel, plan
+from robustrl_operator.plan import Action, CreatePod, DeletePod, HarmMachine, Plan, ProbePod, Relabel, broken_gpu, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.view import Heard, JobView, NodeView, Probe
 
@@ -142,6 +142,8 @@ def assign(world: World) -> None:
         p = world.pods[uid]
         if p.agent is not None and reachable(world, p):
             p.agent.assignment = assignment
+        if world.status.injection is not None and broken_gpu.xid_for(world.status.injection, uid):
+            world.break_gpu(p.view.name)
 
 
 def carry_out(world: World, action: Action) -> None:

@@ -73,7 +73,7 @@ def check_deletion(world: World, p: SimPod) -> None:
     surplus = p.view.origin is not Role.MANAGER and too_many(world, p.view.origin)
     fenced = p.view.uid in world.unseated
     hopeless = p.agent is not None and p.agent.child.restarts >= world.spec.recovery.budgets.restarts_without_progress
-    broken = p.view.uid in world.readings
+    broken = p.view.uid in world.readings and bool(world.readings[p.view.uid].reading.xids)
     injection = world.status.injection
     asked_for = injection is not None and any(target.uid == p.view.uid for target in injection.targets)
     assert not well or surplus or fenced or hopeless or broken or asked_for, (

@@ -19,6 +19,7 @@ from robustrl_api.spec import InjectionMode
 from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget
 from robustrl_operator.faults.kind import KINDS, Deed, FaultKind, Means, aim, deed
 from robustrl_operator.faults.target import index_of
+from robustrl_operator.plan import broken_gpu
 from robustrl_operator.plan.draft import DeletePod, Draft, HarmMachine
 from robustrl_operator.view import moment, timestamp
 
@@ -32,7 +33,12 @@ IN_THE_POD = {Means.CUT_POWER: Harm.FALL_SILENT, Means.FREEZE: Harm.STAND_STILL}
 """What comes to the same for everybody else where machines are not to be harmed, since they are others' as well."""
 
 SHOWN_BY_THE_POD = frozenset({Means.DELETE, Means.DRAIN})
-"""Done when the pod is on its way out, and until then done again. All others are done once and not looked after."""
+"""Done when the pod is on its way out, and until then done again. What is done to machines is done once."""
+
+ONLY_ON_KUBERNETES = {
+    Means.DRAIN: "an eviction by Kubernetes, which does not run this job. Its pod may be deleted instead: trainer-pod",
+    Means.BREAK_GPU: "what a node agent says of a GPU, and there is none here. Nearest comes a dead machine: trainer",
+}
 
 
 class Refused(Exception):
@@ -90,6 +96,11 @@ def _accept(draft: Draft, request: Request) -> Draft:
     if anatomy.role is None or anatomy.first or _done_here(draft, anatomy.deed) is None:
         raise Refused(_impossible(kind, anatomy.deed))
     targets = _targets(draft, kind, anatomy.role, request.target)
+    unseen = [target.pod for target in targets if not _can_be_done(draft, target)]
+    if unseen and broken_gpu.may_still_be_heard(draft.view):
+        return draft
+    if unseen:
+        raise Refused(broken_gpu.unseen(unseen[0]))
     taken = _status(draft, request, InjectionStage.STRIKING)
     injection = taken.model_copy(update={"targets": targets, "role": anatomy.role.value})
     draft = draft.set(injection=injection).tell(EventReason.FAULT_INJECTED, _words(injection), warning=True)
@@ -129,6 +140,10 @@ def _targets(draft: Draft, kind: FaultKind, role: Role, target: str) -> tuple[In
     return tuple(InjectionTarget(pod=pod, uid=uids[pod], deed=done) for pod, done in deeds if done is not None)
 
 
+def _can_be_done(draft: Draft, target: InjectionTarget) -> bool:
+    return target.deed != Means.BREAK_GPU or broken_gpu.can_be_said(draft.view, target.uid)
+
+
 def _playing(draft: Draft, role: Role) -> list[str]:
     """Trainers by rank, others oldest first."""
     if role is Role.TRAINER:
@@ -137,11 +152,8 @@ def _playing(draft: Draft, role: Role) -> list[str]:
 
 
 def _impossible(kind: FaultKind, deed: Deed) -> str:
-    if deed is Means.DRAIN:
-        return (
-            f"{kind} is an eviction by Kubernetes, which does not run this job. A deleted pod has the same notice: "
-            "trainer-pod"
-        )
+    if isinstance(deed, Means) and deed in ONLY_ON_KUBERNETES:
+        return f"{kind} is {ONLY_ON_KUBERNETES[deed]}"
     return (
         f"{kind} harms the cluster itself or what surrounds the job, which are not the operator's to harm. Nearest to "
         "it come dead machines (trainer, rollout, manager), one that stands still (trainer-freeze), and deleted pods "
@@ -191,6 +203,8 @@ def _is_struck(draft: Draft, injection: InjectionStatus, target: InjectionTarget
     pod, report = draft.view.by_uid.get(target.uid), draft.view.report(target.uid)
     if pod is None:
         return True
+    if target.deed == Means.BREAK_GPU:
+        return broken_gpu.is_said(draft.view, target.uid)
     if target.deed in set(Means):
         return target.deed not in SHOWN_BY_THE_POD or pod.deleting
     return report is not None and report.struck is not None and report.struck.id == injection.id
@@ -206,7 +220,7 @@ def _strike_from_outside(draft: Draft) -> Draft:
             continue
         if means is Means.DELETE:
             draft = draft.act(DeletePod(target.pod, target.uid, force=False))
-        else:
+        elif means is not Means.BREAK_GPU:
             draft = draft.act(HarmMachine(target.pod, target.uid, means, injection.id))
     return draft
 
