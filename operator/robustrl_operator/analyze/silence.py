@@ -17,8 +17,9 @@ from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
 from robustrl_operator.view import JobView, PodView
 
 PROBE_LEAD = timedelta(seconds=1)
-"""The probe is asked this long before the silence limit, so that its answer costs no time of its own."""
-
+"""The probe is asked this long before the verdict, so that its answer costs no time of its own."""
+JUDGING = timedelta(milliseconds=100)
+"""What it takes to judge and to write it down: who dies is given up before the last heartbeat of the limit is due."""
 
 AGENT_START = timedelta(seconds=5)
 """What an agent may need from the start of its container to its first report, where the machine is busy."""
@@ -36,9 +37,13 @@ def judge(view: JobView, pod: PodView) -> Verdict | None:
     if last is None:
         return _judge_unheard(view, pod)
     silent = view.now - last
-    if silent < view.silence_limit - PROBE_LEAD:
+    if silent < _limit(view) - PROBE_LEAD:
         return None
     return _judge_silent(view, pod, silent)
+
+
+def _limit(view: JobView) -> timedelta:
+    return view.silence_limit - JUDGING
 
 
 def last_heard(view: JobView, pod: PodView) -> datetime | None:
@@ -68,7 +73,7 @@ def _was_up_before(view: JobView, pod: PodView) -> bool:
 def next_look(view: JobView) -> timedelta | None:
     """In how long a pod that says nothing until then is to be asked whether it lives, or given up; None if that is so
     of nobody."""
-    marks = (view.silence_limit - PROBE_LEAD, view.silence_limit)
+    marks = (_limit(view) - PROBE_LEAD, _limit(view))
     last = (last_heard(view, pod) for pod in view.pods)
     left = (at + mark - view.now for at in last if at is not None for mark in marks)
     return min((each for each in left if each > timedelta()), default=None)
@@ -114,7 +119,7 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
         return _judge_without_address(view, pod, silent, text)
     if probe is None or probe.deep or probe.asked < since:
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text, ask=Question.LIVES)
-    if not probe.done or silent < view.silence_limit:
+    if not probe.done or silent < _limit(view):
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text)
     if probe.answered:
         # It lives but does not reach us. It is asked again, and has as long for it as a pod has to start.
@@ -132,9 +137,9 @@ def _judge_without_address(view: JobView, pod: PodView, silent: timedelta, text:
     There is nobody to be probed meanwhile."""
     text += " and has no address to be probed at"
     since = view.now - silent
-    if silent >= view.silence_limit and view.node_lost(pod.node):
+    if silent >= _limit(view) and view.node_lost(pod.node):
         return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE, since=since)
-    if silent >= view.silence_limit + RESTART_PATIENCE:
+    if silent >= _limit(view) + RESTART_PATIENCE:
         return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text, Scope.POD, since=since)
     return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text)
 

@@ -209,4 +209,4 @@ async def test_silence_is_looked_at_when_it_has_lasted_long_enough_and_no_later(
     monkeypatch.setattr(looked_at, "_sleep", sleep)
     with pytest.raises(asyncio.CancelledError):
         await looked_at.run()
-    assert {2.2 * SECOND, 3.2 * SECOND} <= set(looks), sorted(set(looks))
+    assert {2.1 * SECOND, 3.1 * SECOND} <= set(looks), sorted(set(looks))
