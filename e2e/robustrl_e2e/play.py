@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from robustrl.audit import report
+from robustrl_api.names import Role
 from robustrl_api.spec import Strategy
 from robustrl_api.status import Condition, ConditionType, Incident, RLJobStatus, Truth
 from robustrl_e2e.cluster_job import ClusterJob, read_ledger
@@ -16,6 +17,7 @@ from robustrl_e2e.leader import place_leader
 from robustrl_e2e.managers import curve_of, ledger_of
 from robustrl_e2e.surroundings import USUAL, Surroundings
 from robustrl_e2e.waiting import until_at_work, until_moment, until_promoted
+from robustrl_operator.faults.kind import KINDS
 from robustrl_operator.faults.matrix import Moment, Row
 from robustrl_operator.faults.strike import strike
 from robustrl_operator.view import moment
@@ -88,9 +90,9 @@ def play(job: ClusterJob, row: Row, surroundings: Surroundings = USUAL) -> Outco
             time.sleep(max(0.0, struck + row.seconds - time.time()))
             hand.mend()
         rises = row.epochs if by_role else min(row.incidents, 1)
-        stepped = _next_step(job, struck, before.epoch + rises)
         # Training may not notice, and the job looks settled until the fault is found.
         _until_found(job, struck, row.incidents if by_role else min(row.incidents, 1))
+        stepped = _next_step(job, _standing_since(job, row, struck), before.epoch + rises)
         time.sleep(max(0.0, struck + row.seconds - time.time()))
         unsaid = tuple(_unsaid(job, row))
     finally:
@@ -158,6 +160,12 @@ def _picture(job: ClusterJob) -> Picture:
         if time.monotonic() > deadline:
             raise TimeoutError(f"the operator has not heard of every pod within {DEADLINE_SECONDS:.0f} s")
         time.sleep(POLL_SECONDS)
+
+
+def _standing_since(job: ClusterJob, row: Row, struck: float) -> float:
+    """From when on a step says that the job goes on. Managers whose machine is about to die may take one yet."""
+    found = _found(job, struck) if KINDS[row.kind].role is Role.MANAGER else []
+    return moment(found[0].detected_time).timestamp() if found else struck
 
 
 def _next_step(job: ClusterJob, struck: float, epoch: int) -> float:
