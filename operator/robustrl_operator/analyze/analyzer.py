@@ -41,14 +41,15 @@ def _judge(view: JobView, pod: PodView, detectors: Sequence[Detector]) -> Verdic
 
 
 def _judge_leaving(view: JobView, pod: PodView, report: AgentReport, going: Verdict) -> Verdict:
-    """Nobody waits for the good-bye of a pod whose process has failed, or whose workers have ended without one."""
-    found = devices.judge_fault(view, pod) or child.judge(view, pod, report)
+    """Nobody waits for the good-bye of a pod whose process has failed or hangs, or whose workers have ended without
+    one."""
+    found = devices.judge_fault(view, pod) or _judge_process(view, pod, report)
     if found is None:
         return going
     if found.failed:
         return replace(found, scope=Scope.POD)
     ended = found.health is Health.FINISHED or found.cause is Cause.PEER_LOST
-    return found if ended else going
+    return found if ended else replace(going, ask=found.ask)
 
 
 def _judge_process(view: JobView, pod: PodView, report: AgentReport) -> Verdict | None:

@@ -10,6 +10,7 @@ from tests.operator.build import NOW, SECOND, job, running_job, saying, with_pod
 
 from robustrl_api.control import Activity, Child, ChildState, Exit
 from robustrl_api.spec import TrainerDetection
+from robustrl_api.status import Scope
 from robustrl_operator.analyze import Health, Question, Verdict, analyze
 from robustrl_operator.analyze.inactivity import learned
 from robustrl_operator.view import JobView, PodView, Probe
@@ -96,6 +97,28 @@ def test_verdict(
     verdict = analyze(replace(view, probes={f"uid-{pod}": probe} if probe else {}))[f"uid-{pod}"]
     assert (verdict.health.value, verdict.cause.value, verdict.ask.value) == (health, cause, question)
     assert health == "Healthy" or pod in verdict.evidence, "the evidence names the pod"
+
+
+@pytest.mark.parametrize(
+    ("fields", "probe", "health", "question"),
+    [
+        pytest.param({"activity": idle(9)}, None, "Leaving", "None", id="it works"),
+        pytest.param({"activity": idle(301)}, None, "Leaving", "Works", id="it stands still"),
+        pytest.param({"activity": idle(301)}, asked(1, answered=True), "Leaving", "None", id="it works after all"),
+        pytest.param({"activity": idle(301)}, asked(1), "Failed", "None", id="it hangs"),
+        pytest.param(phase("Checkpoint", 901), None, "Failed", "None", id="its lease has run out"),
+    ],
+)
+def test_a_trainer_that_hangs_hands_nothing_over(
+    fields: dict[str, object], probe: Probe | None, health: str, question: str
+) -> None:
+    """All trainers' nodes are called back: nobody else would be found to hang, and all would wait for ever."""
+    view = running_job()
+    for name in BOTH:
+        view = with_pod(saying(view, name, ago=0, **fields), name, called_back=True)
+    verdict = analyze(replace(view, probes={f"uid-{TRAINER}": probe} if probe else {}))[f"uid-{TRAINER}"]
+    assert (verdict.health.value, verdict.ask.value) == (health, question)
+    assert verdict.scope is Scope.POD
 
 
 def test_time_since_the_last_report_counts() -> None:
