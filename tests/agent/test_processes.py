@@ -10,10 +10,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from robustrl.supervisor import process
+from robustrl.supervisor import process, warm
 from robustrl.supervisor.process import Supervised, start_cold
 from robustrl.supervisor.warm import MAX_REQUEST_BYTES, WarmWorkerClient, WarmWorkerGone, python_arguments
 from robustrl.warm_worker import run_python, top_level_imports
@@ -202,6 +203,24 @@ async def test_a_fork_that_no_process_could_begin_with_is_refused() -> None:
     with theirs, client._channel, pytest.raises(WarmWorkerGone):
         await client.fork(["train.py"], {"X": "x" * MAX_REQUEST_BYTES})
     assert len(os.listdir("/proc/self/fd")) == descriptors - 2, "no descriptor is left behind"
+
+
+async def test_a_warm_worker_that_a_kill_does_not_end_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It imports from a file server that hangs. What takes its place is started cold, once it is closed."""
+
+    class Unkillable:
+        returncode, pid = None, 7
+
+        def kill(self) -> None: ...
+
+        async def wait(self) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(warm, "UNKILLABLE_SECONDS", 0.05)
+    client = WarmWorkerClient([], None)
+    client._process = cast(Any, Unkillable())
+    async with asyncio.timeout(5):
+        await client.close()
 
 
 async def test_an_end_is_seen_though_somebody_else_took_its_status() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from robustrl.supervisor import memory_limit
-from robustrl.supervisor.process import Supervised, die_with_parent, ended, listen_to
+from robustrl.supervisor.process import UNKILLABLE_SECONDS, Supervised, die_with_parent, ended, listen_to
 from robustrl.warm_worker import MAX_MESSAGE_BYTES
 
 log = logging.getLogger(__name__)
@@ -140,7 +140,10 @@ class WarmWorkerClient:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-            await self._process.wait()
+            try:
+                await asyncio.wait_for(self._process.wait(), UNKILLABLE_SECONDS)
+            except TimeoutError:
+                log.warning("the warm worker, process %d, does not end though it was killed", self._process.pid)
 
 
 def _ask(channel: socket.socket, number: int, request: Mapping[str, Any], stderr: int) -> None:
