@@ -64,6 +64,7 @@ def test_reconnected_when_every_engine_has_weights_of_the_epoch() -> None:
     assert times(reconnecting("1.6"))[2] == AT
     assert times(reconnecting("1.6", count=3))[2] == ""
     assert times(reconnecting("0.6"))[2] == ""
+    assert times(reconnecting("of another release"))[2] == "", "and a plan is made all the same"
 
 
 def test_another_roles_incident_has_no_trainers_stages() -> None:

@@ -60,9 +60,12 @@ def _reconnected(draft: Draft) -> bool:
 
 
 def _current(draft: Draft, report: AgentReport | None) -> bool:
-    if report is None or not report.admitted or not report.version:
+    if report is None or not report.admitted:
         return False
-    return Version.parse(report.version).epoch == draft.status.epoch
+    try:
+        return Version.parse(report.version).epoch == draft.status.epoch
+    except ValueError:
+        return False  # none yet, or one that is told otherwise in another release
 
 
 def _mark(draft: Draft, field: str, concerns: Callable[[Incident], bool]) -> Draft:
