@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.operator.build import NOW, SECOND, actions, draft, exited, job, running_job, saying, with_pod
+from tests.operator.build import NOW, SECOND, actions, draft, exited, job, running_job, saying, with_pod, with_status
 from tests.operator.world.world import World
 
 from robustrl_api.control import Child, ChildState, Exit
 from robustrl_api.names import Role
-from robustrl_api.status import ConditionType, holds
+from robustrl_api.status import ConditionType, RecoveryStatus, Stage, holds
 from robustrl_operator.analyze import analyze
 from robustrl_operator.plan import DeletePod, Plan, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.rules import planned
-from robustrl_operator.view import JobView, NodeView
+from robustrl_operator.view import JobView, NodeView, timestamp
 
 OVER = Child(state=ChildState.EXITED, epoch=1, last_exit=Exit(code=76, handed_over=True))
 TRAINERS = ("j-trainer-1", "j-trainer-2")
@@ -89,6 +89,17 @@ def test_other_pods_of_a_node_that_is_called_back_drain_and_are_replaced(name: s
     assert actions(decided, DeletePod) == [DeletePod(name, pod.uid, force=False)]
     assert decided.status.epoch == 1
     assert [type(a).__name__ for a in decided.actions].count("CreatePod") == 1
+
+
+def test_one_that_was_given_up_already_is_no_second_fault() -> None:
+    """It hands out its checkpoints on a node that is called back, until the trainers are at work again."""
+    cold = RecoveryStatus(
+        stage=Stage.RESTARTING, step=5, cause="AgentRestarted", replacement="j-rollout-3", detected_time=timestamp(NOW)
+    )
+    view = with_pod(with_status(running_job(), recovery=cold), "j-rollout-6", role=Role.FENCED, called_back=True)
+    decided = decide(view)
+    assert decided.status.incidents == ()
+    assert actions(decided, DeletePod) == []
 
 
 def test_whole_job_makes_no_difference_between_faults() -> None:

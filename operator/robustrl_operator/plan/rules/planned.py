@@ -9,7 +9,7 @@ and whoever fails meanwhile is a fault like any other.
 
 from __future__ import annotations
 
-from robustrl_api.names import EventReason
+from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import Strategy
 from robustrl_api.status import Member
 from robustrl_operator.analyze.verdict import Cause, Health, Verdict
@@ -29,13 +29,13 @@ def apply(draft: Draft) -> Draft:
 
 def _others(draft: Draft) -> Draft:
     for pod in draft.view.pods:
-        verdict = draft.verdict(pod.uid)
+        verdict, role = draft.verdict(pod.uid), draft.role_of(pod)
         if verdict.health is not Health.LEAVING or draft.is_member(pod.uid) or pod.uid in draft.gone:
             continue
-        role = draft.role_of(pod).value
-        draft = note_incident(
-            draft, role, pod.name, verdict, "replace the pod once it has drained (rule 7)", lost="", recovered=True
-        )
+        if role is Role.FENCED:
+            continue  # it was given up before, and stays for as long as `fence` lets it
+        decision = "replace the pod once it has drained (rule 7)"
+        draft = note_incident(draft, role.value, pod.name, verdict, decision, lost="", recovered=True)
         draft = draft.delete(pod, force=False)
     return draft
 
