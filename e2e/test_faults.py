@@ -160,8 +160,11 @@ def robustrl(job: ClusterJob, monkeypatch: pytest.MonkeyPatch, *words: str) -> i
 
 @pytest.mark.parametrize(
     ("fault", "causes"),
-    [(("worker", "rank", "0"), {"WorkerExited"}), (("rollout", "rollout/0"), {"HeartbeatLost"})],
-    ids=["process", "machine"],
+    [
+        pytest.param(("worker", "rank", "0"), {"WorkerExited"}, id="process"),
+        pytest.param(("rollout", "rollout/0"), {"HeartbeatLost"}, id="machine"),
+        pytest.param(("trainer-drain", "rank", "1"), {"PodLeaving"}, id="drain"),
+    ],
 )
 def test_inject_follows_a_fault_on_purpose(
     job: ClusterJob,

@@ -7,12 +7,15 @@ import time
 from robustrl_api.names import Role
 from robustrl_e2e.cluster_job import ClusterJob
 from robustrl_e2e.stack import NAMESPACE
+from robustrl_operator.analyze.silence import AGENT_START, FIRST_SECONDS
 from robustrl_operator.faults.kind import KINDS, Means
 from robustrl_operator.faults.matrix import Moment, Row
 
 LEADER_SECONDS = 30.0
 MOVE_SECONDS = 120.0
 POLL_SECONDS = 0.2
+BEGINNING = AGENT_START + FIRST_SECONDS
+"""So long a pod may be silent that is as new to the world as its operator is; the next fault comes when that is over."""
 
 
 def leader(job: ClusterJob) -> str:
@@ -50,6 +53,7 @@ def place_leader(job: ClusterJob, row: Row) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"no operator leads {'on' if together else 'off'} {machine} ({MOVE_SECONDS:.0f} s)")
         _resign(job, leading)
+        time.sleep(BEGINNING.total_seconds())
 
 
 def _machine_of(job: ClusterJob, operator: str) -> str:
