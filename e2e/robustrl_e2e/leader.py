@@ -15,7 +15,7 @@ LEADER_SECONDS = 30.0
 MOVE_SECONDS = 120.0
 POLL_SECONDS = 0.2
 BEGINNING = AGENT_START + FIRST_SECONDS
-"""So long a pod may be silent that is as new to the world as its operator is; the next fault comes when that is over."""
+"""So long a pod may be silent that is about as new as its operator; the next fault comes when that is over."""
 
 
 def leader(job: ClusterJob) -> str:
