@@ -14,11 +14,15 @@ from typing import Any, cast
 
 import pytest
 
+from robustrl.exit_status import BAD_INPUT_STATUS
 from robustrl.supervisor import process, warm
+from robustrl.supervisor.launcher import Launcher
 from robustrl.supervisor.process import Supervised, start_cold
 from robustrl.supervisor.warm import MAX_REQUEST_BYTES, WarmWorkerClient, WarmWorkerGone, python_arguments
 from robustrl.warm_worker import run_python, top_level_imports
 from robustrl_api.control import Exit
+from robustrl_api.names import Role
+from robustrl_api.pod_config import MANAGER_CONFIG_ENV, PodConfig
 
 PYTHON = sys.executable
 ROOT = Path(__file__).parents[2]
@@ -167,7 +171,7 @@ async def test_warm_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for name, text in programs.items():
         (tmp_path / name).write_text(text)
     getattr(process, "adopt_orphans", lambda: None)()
-    warm = WarmWorkerClient([], None)
+    warm = WarmWorkerClient([])
     await warm.start()
     try:
         if hasattr(warm, "load_all"):
@@ -196,8 +200,29 @@ async def test_warm_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         await warm.close()
 
 
+async def test_the_managers_start_from_a_warm_worker_that_has_no_torch(tmp_path: Path) -> None:
+    """They come back in a fraction of the time that their imports take."""
+    (tmp_path / "loaded.py").write_text(
+        "import sys; print([name in sys.modules for name in ('robustrl.managers.server', 'torch')], file=sys.stderr)"
+    )
+    config = PodConfig(
+        job="j", namespace="ns", role=Role.MANAGER, control_url="http://127.0.0.1:1", steps=1, memory_dir=str(tmp_path)
+    )
+    launcher = Launcher(config)
+    await launcher.start()
+    try:
+        managers = await launcher.launch([sys.executable, "-m", "robustrl.managers"], {MANAGER_CONFIG_ENV: "nonsense"})
+        assert await managers.wait() == BAD_INPUT_STATUS
+        assert managers.last_words().startswith("robustrl.managers: ")
+        loaded = await launcher.launch([sys.executable, str(tmp_path / "loaded.py")], {})
+        assert await loaded.wait() == 0
+        assert loaded.last_words() == "[True, False]"
+    finally:
+        await launcher.close()
+
+
 async def test_a_fork_that_no_process_could_begin_with_is_refused() -> None:
-    client = WarmWorkerClient([], None)
+    client = WarmWorkerClient([])
     client._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     descriptors = len(os.listdir("/proc/self/fd"))
     with theirs, client._channel, pytest.raises(WarmWorkerGone):
@@ -217,7 +242,7 @@ async def test_a_warm_worker_that_a_kill_does_not_end_holds_nobody_up(monkeypatc
             await asyncio.Event().wait()
 
     monkeypatch.setattr(warm, "UNKILLABLE_SECONDS", 0.05)
-    client = WarmWorkerClient([], None)
+    client = WarmWorkerClient([])
     client._process = cast(Any, Unkillable())
     async with asyncio.timeout(5):
         await client.close()
@@ -233,7 +258,7 @@ async def test_an_end_is_seen_though_somebody_else_took_its_status() -> None:
 @pytest.mark.parametrize("heard_first", [False, True], ids=["cancelled before it is forked", "at the same moment"])
 async def test_a_fork_that_nobody_waits_for_any_more_is_ended(heard_first: bool) -> None:
     """A promoted rollout loads torch for seconds before it forks, and its epoch may be over by then."""
-    client = WarmWorkerClient([], None)
+    client = WarmWorkerClient([])
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     client._channel, client._listener = ours, asyncio.create_task(client._listen(ours))

@@ -7,7 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 
 from robustrl.supervisor.process import Supervised, start_cold
-from robustrl.supervisor.warm import EVERYTHING, WarmWorkerClient, WarmWorkerGone, python_arguments
+from robustrl.supervisor.warm import (
+    EVERYTHING,
+    WarmWorkerClient,
+    WarmWorkerGone,
+    for_program,
+    for_training,
+    python_arguments,
+)
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 
@@ -22,23 +29,30 @@ class Launcher:
         self._warm: WarmWorkerClient | None = None
 
     async def start(self) -> None:
-        """Start the warm worker, in pods that can train."""
-        if not self._config.warm_worker or self._config.role not in (Role.TRAINER, Role.ROLLOUT):
-            return
-        self._warm = WarmWorkerClient(*self._preload())
-        await self._warm.start()
+        """Start the warm worker, in pods that can train, and in those of managers."""
+        arguments = self._preload()
+        if arguments:
+            self._warm = WarmWorkerClient(arguments)
+            await self._warm.start()
 
-    def _preload(self) -> tuple[list[str], str | None]:
+    def _preload(self) -> list[str]:
+        """What the warm worker loads; nothing where there is to be none."""
+        if self._config.role is Role.MANAGER:
+            return for_program("robustrl.managers.program")
+        trains_or_may = self._config.role in (Role.TRAINER, Role.ROLLOUT)
+        return self._preload_training() if self._config.warm_worker and trains_or_may else []
+
+    def _preload_training(self) -> list[str]:
         modules = list(self._config.warm_modules)
         engine = python_arguments(self._config.engine_command)
         if engine and engine[0] == "-m":
             modules.append(engine[1])
         trainer = python_arguments(self._config.trainer_command)
         script = trainer[0] if trainer and trainer[0] != "-m" else None
-        return modules, script
+        return for_training(modules, script)
 
     def prepare_standby(self) -> None:
-        """Have the warm worker load what a trainer needs. Repeating it is harmless."""
+        """Have the warm worker load all that it shall. Repeating it is harmless."""
         if self._warm is not None:
             self._warm.load_all()
 

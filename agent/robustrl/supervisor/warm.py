@@ -47,12 +47,29 @@ def python_arguments(command: Sequence[str]) -> list[str] | None:
     return arguments
 
 
-class WarmWorkerClient:
-    """One warm worker process. Start it once; fork from it as often as needed."""
+def for_training(modules: Sequence[str], script: str | None) -> list[str]:
+    """Arguments of a warm worker for training processes and engines.
 
-    def __init__(self, modules: Sequence[str], script: str | None) -> None:
-        self._modules = list(modules)
-        self._script = script
+    Args:
+        modules: to load besides torch and what the script imports.
+    """
+    return [*(("--script", script) if script else ()), *modules]
+
+
+def for_program(module: str) -> list[str]:
+    """Arguments of a warm worker for one program, of which the module is all that takes a while to load."""
+    return ["--only", module]
+
+
+class WarmWorkerClient:
+    """One warm worker process. Start it once; fork from it as often as needed.
+
+    Args:
+        arguments: what it loads: `for_training` or `for_program`.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._arguments = list(arguments)
         self._ids = itertools.count()
         self._forks: dict[int, asyncio.Future[int]] = {}
         self._channel: socket.socket | None = None
@@ -63,9 +80,8 @@ class WarmWorkerClient:
         """Begin to load; `fork` waits until enough is loaded."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        script = ["--script", self._script] if self._script else []
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "robustrl.warm_worker", str(theirs.fileno()), *script, *self._modules,
+            sys.executable, "-m", "robustrl.warm_worker", str(theirs.fileno()), *self._arguments,
             env={**os.environ, **SINGLE_THREADED}, pass_fds=[theirs.fileno()], preexec_fn=die_with_parent,
         )  # fmt: skip
         theirs.close()
