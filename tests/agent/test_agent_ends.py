@@ -46,6 +46,19 @@ def test_an_agent_whose_port_is_taken_ends_and_names_it(tmp_path: Path) -> None:
     assert f"port {port + 1}" in done.stderr
 
 
+def end(agent: subprocess.Popen[bytes], port: int) -> str:
+    """Tell an agent to end once it listens, and wait until it has; what it said."""
+    try:
+        while agent.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.05)
+        agent.send_signal(signal.SIGTERM)
+        return agent.communicate(timeout=30)[1].decode()
+    finally:
+        agent.kill()
+
+
 HANGING = """
 import asyncio, time
 from robustrl.checkpoint.archive import Archive
@@ -68,13 +81,29 @@ def test_an_agent_that_is_told_to_end_does_whatever_hangs(tmp_path: Path, ucx_ha
     port = free_port()
     program = [sys.executable, "-c", HANGING.format(ucx_hangs=ucx_hangs), "run"]
     agent = subprocess.Popen(program, env=environment(tmp_path, free_port() - 1, port), stderr=subprocess.PIPE)
-    try:
-        while agent.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.05)
-        agent.send_signal(signal.SIGTERM)
-        _, errors = agent.communicate(timeout=30)
-    finally:
-        agent.kill()
-    assert agent.returncode == 0, errors.decode()
+    errors = end(agent, port)
+    assert agent.returncode == 0, errors
+
+
+FAILING = """
+from robustrl.checkpoint.archive import Archive
+from robustrl.supervisor import cli
+from robustrl.supervisor.harm import Striker
+
+async def close(self):
+    raise OSError(28, "No space left on device")
+
+async def flush(self):
+    open({marker!r}, "w").close()
+
+Striker.close, Archive.flush = close, flush
+cli.main()
+"""
+
+
+def test_checkpoints_are_handed_over_though_something_else_cannot_be_closed(tmp_path: Path) -> None:
+    port, marker = free_port(), tmp_path / "flushed"
+    program = [sys.executable, "-c", FAILING.format(marker=str(marker)), "run"]
+    agent = subprocess.Popen(program, env=environment(tmp_path, free_port() - 1, port), stderr=subprocess.PIPE)
+    end(agent, port)
+    assert marker.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -129,15 +130,19 @@ class Agent:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._striker.close()
-        if self._runner is not None:
-            await self._runner.stop()
-        # What only this pod holds is handed over, whatever role it plays by now.
-        await self._archive.flush()
-        await self._launcher.close()
-        await self._endpoint.close()
-        await self._publisher.close()
-        await self._managers.close()
+        # The last first. Each is closed whatever becomes of the others: a file in memory may find no room any more.
+        async with contextlib.AsyncExitStack() as parts:
+            for close in (
+                self._managers.close,
+                self._publisher.close,
+                self._endpoint.close,
+                self._launcher.close,
+                # What only this pod holds is handed over, whatever role it plays by now.
+                self._archive.flush,
+                *([self._runner.stop] if self._runner is not None else []),
+                self._striker.close,
+            ):
+                parts.push_async_callback(close)
 
     async def _apply(self, assignment: Assignment) -> None:
         """Become what the assignment says. The same role in the same epoch goes on undisturbed.
