@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from robustrl_api.status import Member, RecoveryStatus, Scope, Stage
 from robustrl_operator.analyze.verdict import Verdict
+from robustrl_operator.plan import suspicion
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.incident import note_incident
 from robustrl_operator.plan.rules.conditions import fail
@@ -29,6 +30,7 @@ def restart_trainers(
     lost: str | None = None,
 ) -> Draft:
     """Raise the epoch over `members` and note the fault that made it necessary."""
+    draft = suspicion.note_dead(draft)
     draft = note_incident(
         draft, "trainer", pod, fault, decision, epoch=draft.status.epoch + 1, replacement=replacement, lost=lost
     )

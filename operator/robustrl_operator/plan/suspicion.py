@@ -20,19 +20,21 @@ UNSEEN = timedelta(seconds=60)
 
 
 def note(draft: Draft, pod: str, fault: Verdict) -> Draft:
-    """Count a fault of `pod` against the node it runs on, and the death of every machine that is found dead with it: it
-    may have no record of its own, where one answer serves several trainers."""
-    draft = _count(draft, _node_of(draft, pod), fault)
-    for other in draft.view.pods:
-        verdict = draft.verdict(other.uid)
-        if verdict.node_lost:
-            draft = _count(draft, other.node, verdict)
+    """Count a fault of `pod` against the node it runs on."""
+    return _count(draft, _node_of(draft, pod), fault)
+
+
+def note_dead(draft: Draft) -> Draft:
+    """Count every machine that is found dead now, where one record of a fault serves all the pods on them."""
+    verdicts = ((pod.node, draft.verdict(pod.uid)) for pod in draft.view.pods)
+    for node, verdict in {node: verdict for node, verdict in verdicts if verdict.node_lost}.items():
+        draft = _count(draft, node, verdict)
     return draft
 
 
 def _count(draft: Draft, node: str, fault: Verdict) -> Draft:
-    """A machine dies once, however many pods are on it."""
-    if not node or (fault.node_lost and node in lost(draft)):
+    """A machine dies once, however many pods are on it and whatever their records make of it."""
+    if not node or _died_now(draft, node) or (fault.node_lost and node in lost(draft)):
         return draft
     others = tuple(s for s in draft.status.suspects if s.name != node and not _forgotten(draft, s))
     before = next((s for s in draft.status.suspects if s.name == node and not _forgotten(draft, s)), None)
@@ -66,6 +68,11 @@ def _is_lost(draft: Draft, suspect: SuspectNode) -> bool:
     node = draft.view.nodes.get(suspect.name)
     says_that_it_lives = node is not None and node.heard is not None and node.heard > since
     return draft.view.now - since <= UNSEEN and not says_that_it_lives
+
+
+def _died_now(draft: Draft, node: str) -> bool:
+    now = timestamp(draft.view.now)
+    return any(suspect.name == node and suspect.lost_time == now for suspect in draft.status.suspects)
 
 
 def _node_of(draft: Draft, pod: str) -> str:

@@ -133,6 +133,13 @@ def test_a_machine_dies_once_whatever_was_on_it() -> None:
     assert [(s.name, s.faults) for s in planned.status.suspects] == [("n1", 1), ("n3", 1)]
 
 
+def test_a_machine_dies_once_where_the_whole_job_restarts_because_of_it() -> None:
+    view = running_job()
+    view = replace(view, spec=job(recovery={"strategy": "WholeJob"}))
+    planned = plan(view, draft(view, {"j-trainer-1": failed("Node", "HeartbeatLost")}).verdicts)
+    assert [(s.name, s.faults, s.lost_time) for s in planned.status.suspects] == [("n1", 1, timestamp(NOW))]
+
+
 def test_others_are_promoted_first() -> None:
     assert [pod.node for pod in promotable(draft(running_job()))] == ["n3", "n4"]
     assert [pod.node for pod in promotable(draft(suspect(1)))] == ["n4", "n5"]
