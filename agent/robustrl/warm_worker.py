@@ -220,7 +220,8 @@ def main() -> None:
     descriptor, *arguments = sys.argv[1:]
     channel = socket.socket(fileno=int(descriptor))
     if arguments[:1] == ["--only"]:
-        WarmWorker(channel, [loading(arguments[1])]).serve()
+        loading(arguments[1])()
+        WarmWorker(channel, []).serve()
         return
     modules = ["robustrl.sdk.preload"]
     if arguments[:1] == ["--script"]:

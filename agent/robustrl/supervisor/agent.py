@@ -99,7 +99,7 @@ class Agent:
         self._tell_of_lost_workers()
         await self._endpoint.start()
         await self._launcher.start()
-        if self._config.role in (Role.TRAINER, Role.MANAGER):
+        if self._config.role is Role.TRAINER:
             self._launcher.prepare_standby()
 
     def _tell_of_lost_workers(self) -> None:

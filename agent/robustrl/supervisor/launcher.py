@@ -52,7 +52,7 @@ class Launcher:
         return for_training(modules, script)
 
     def prepare_standby(self) -> None:
-        """Have the warm worker load all that it shall. Repeating it is harmless."""
+        """Have the warm worker load what a trainer needs. Repeating it is harmless."""
         if self._warm is not None:
             self._warm.load_all()
 
