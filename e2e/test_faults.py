@@ -164,6 +164,7 @@ def robustrl(job: ClusterJob, monkeypatch: pytest.MonkeyPatch, *words: str) -> i
         pytest.param(("worker", "rank", "0"), {"WorkerExited"}, id="process"),
         pytest.param(("rollout", "rollout/0"), {"HeartbeatLost"}, id="machine"),
         pytest.param(("trainer-drain", "rank", "1"), {"PodLeaving"}, id="drain"),
+        pytest.param(("trainer-cut", "rank", "0"), {"HeartbeatLost"}, id="cut"),
     ],
 )
 def test_inject_follows_a_fault_on_purpose(

@@ -44,13 +44,16 @@ class Harm(StrEnum):
     tell it from one whose machine has lost power."""
     STAND_STILL = "StandStill"
     """The same for a while; then all goes on as if nothing had happened."""
+    CUT_OFF = "CutOff"
+    """The same for a longer while: a node that cannot be reached for a minute comes to the same for everybody else."""
 
 
 class Strike(ApiModel):
     """A fault that an agent shall make, once."""
 
     id: str = Field(max_length=63)
-    harm: Harm
+    harm: str = Field(max_length=63)
+    """A `Harm`. An agent that does not know the word, as an older one may not, says so."""
 
 
 class Struck(ApiModel):

@@ -21,6 +21,8 @@ from robustrl.supervisor.state import PodState
 from robustrl_api.control import Harm, Strike, Struck
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
+from robustrl_api.skew import read_message
+from robustrl_operator.faults.kind import CUT_SECONDS, FREEZE_SECONDS
 
 HUNGRY = (
     "import time\nprint('up', flush=True)\nheld = []\nwhile True:\n  held.append(bytearray(1 << 24)); time.sleep(.01)"
@@ -127,6 +129,13 @@ async def test_without_a_process_it_says_so_and_forgets_nothing(tmp_path: Path) 
     assert state.struck.error == "no process runs in this pod now"
 
 
+async def test_a_harm_of_a_later_version_is_said_to_be_none(tmp_path: Path) -> None:
+    state, agents = striker(tmp_path, None)
+    agents.take(read_message(Strike, '{"id": "a", "harm": "Melt", "how": "slowly"}'))
+    assert state.struck is not None
+    assert state.struck.error == "its agent knows no harm Melt: it is of another version than the operator"
+
+
 FRONT = (
     "import subprocess, sys, time\n"
     "below = subprocess.Popen([sys.executable, '-c', 'import time\\nwhile True: time.sleep(.01)'])\n"
@@ -214,4 +223,6 @@ async def test_it_is_said_before_nothing_is_said_any_more(tmp_path: Path, monkey
     await asyncio.sleep(0.2)
     agents.take(Strike(id="b", harm=Harm.STAND_STILL))
     await asyncio.sleep(0.2)
-    assert stood == [harm.FOR_EVER_SECONDS, harm.STILL_SECONDS]
+    agents.take(Strike(id="c", harm=Harm.CUT_OFF))
+    await asyncio.sleep(0.2)
+    assert stood == [harm.FOR_EVER_SECONDS, FREEZE_SECONDS, CUT_SECONDS]

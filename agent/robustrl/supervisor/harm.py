@@ -23,14 +23,15 @@ log = logging.getLogger(__name__)
 SLOW_SECONDS = 15.0
 SLOW_PERIOD_SECONDS = 0.1
 SLOW_SHARE = 0.2
-STILL_SECONDS = 20.0
 TOLD_SECONDS = 1.0
 """For the report that says that the strike was carried out, before nothing is said any more."""
 AGENT_KILLED_STATUS = 137
 """What a container exits with whose first process was killed."""
 LONGEST_SLEEP_SECONDS = 3600.0
 FOR_EVER_SECONDS = float("inf")
-OF_THE_WHOLE_POD = frozenset({Harm.KILL_AGENT, Harm.FALL_SILENT, Harm.STAND_STILL})
+STILL_SECONDS = {Harm.STAND_STILL: 20.0, Harm.CUT_OFF: 60.0, Harm.FALL_SILENT: FOR_EVER_SECONDS}
+"""For how long everything in the container stands still."""
+OF_THE_WHOLE_POD = frozenset({Harm.KILL_AGENT, *STILL_SECONDS})
 """These need no process under the agent's care."""
 
 _SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
@@ -126,24 +127,26 @@ class Striker:
 
     def _carry_out(self, strike: Strike) -> str:
         """Why nothing was struck, or nothing."""
-        pid = self._process()
-        if pid is None and strike.harm not in OF_THE_WHOLE_POD:
+        if strike.harm not in set(Harm):
+            return f"its agent knows no harm {strike.harm}: it is of another version than the operator"
+        harm, pid = Harm(strike.harm), self._process()
+        if pid is None and harm not in OF_THE_WHOLE_POD:
             return "no process runs in this pod now"
-        log.warning("a fault is made on purpose: %s (%s)", strike.harm, strike.id)
+        log.warning("a fault is made on purpose: %s (%s)", harm, strike.id)
         self._memory.mark_strike(strike.id)
-        if strike.harm is Harm.KILL_AGENT:
+        if harm is Harm.KILL_AGENT:
             # SIGKILL would not reach the first process of a container from inside it.
             os._exit(AGENT_KILLED_STATUS)
-        if strike.harm in OF_THE_WHOLE_POD:
-            self._slowing = asyncio.create_task(self._stand_still(strike.harm), name="harm")
+        if harm in STILL_SECONDS:
+            self._slowing = asyncio.create_task(self._stand_still(STILL_SECONDS[harm]), name="harm")
             return ""
         assert pid is not None
-        self._slowing = asyncio.create_task(self._inflict(pid, strike.harm), name="harm")
+        self._slowing = asyncio.create_task(self._inflict(pid, harm), name="harm")
         return ""
 
-    async def _stand_still(self, harm: Harm) -> None:
+    async def _stand_still(self, seconds: float) -> None:
         await asyncio.sleep(TOLD_SECONDS)
-        stand_still(STILL_SECONDS if harm is Harm.STAND_STILL else FOR_EVER_SECONDS)
+        stand_still(seconds)
 
     async def _inflict(self, pid: int, harm: Harm) -> None:
         try:

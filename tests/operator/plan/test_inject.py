@@ -36,7 +36,8 @@ from robustrl_operator.plan.rules import inject
 from robustrl_operator.view import JobView, Observed
 
 ALLOWED = {"faultInjection": {"mode": "Allowed"}}
-EVERYWHERE, CLUSTER, MACHINE = frozenset(Means), KubernetesBody.means, LocalBody.means
+CLUSTER, MACHINE = KubernetesBody.means, LocalBody.means
+EVERYWHERE = CLUSTER | MACHINE
 
 
 GPUS = {
@@ -69,7 +70,7 @@ def accepted(view: JobView) -> JobView:
         ("worker", "rank 2", {}, "there is no trainer 2"),
         ("engine", "trainer/0", {}, "strikes a rollout, not a trainer"),
         ("engine", "rank 0", {}, "strikes a rollout, not a trainer"),
-        ("trainer-cut", "", {}, "harms the cluster itself"),
+        ("trainer-cut", "", {"means": MACHINE}, "a node that is cut off from others, and here is one machine"),
         ("trainer-drain", "", {"means": MACHINE}, "an eviction by Kubernetes, which does not run this job"),
         ("gpu", "", {"means": MACHINE}, "what a node agent says of a GPU, and there is none here"),
         ("gpu", "", {}, "no node agent reports a GPU of j-trainer-2, and this fault is nothing but what one says"),
@@ -220,6 +221,7 @@ def test_machines_are_harmed_once_where_there_are_any() -> None:
         ("trainers", ["j-trainer-1", "j-trainer-2"], Harm.FALL_SILENT),
         ("trainer-and-rollout", ["j-trainer-2", "j-rollout-6"], Harm.FALL_SILENT),
         ("trainer-freeze", ["j-trainer-2"], Harm.STAND_STILL),
+        ("trainer-cut", ["j-trainer-2"], Harm.CUT_OFF),
     ],
 )
 def test_where_machines_may_not_be_harmed_their_pods_do_as_if(kind: str, struck: list[str], harm: Harm) -> None:

@@ -45,9 +45,9 @@ def strike(world: World, p: SimPod, agent: SimAgent, strike: Strike) -> None:
     """The pod's memory remembers it, also for the agent that comes after this one."""
     world.strikes.append((p.view.name, strike))
     agent.struck = Struck(id=strike.id)
-    if strike.harm is Harm.KILL_AGENT:
+    if strike.harm == Harm.KILL_AGENT:
         world.restart_agent(p.view.name)
-    elif strike.harm is Harm.FALL_SILENT:
+    elif strike.harm in (Harm.FALL_SILENT, Harm.CUT_OFF):
         p.agent = None
     else:
         world.exit_child(p.view.name, -9)

@@ -17,10 +17,11 @@ from robustrl_api.injection import Request
 from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import InjectionMode
 from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget
-from robustrl_operator.faults.kind import KINDS, Deed, FaultKind, Means, aim, deed
+from robustrl_operator.faults.kind import KINDS, FaultKind, Means, aim, deed
 from robustrl_operator.faults.target import index_of
 from robustrl_operator.plan import broken_gpu
 from robustrl_operator.plan.draft import DeletePod, Draft, HarmMachine
+from robustrl_operator.plan.stand_in import stand_in, why_not
 from robustrl_operator.view import moment, timestamp
 
 PATIENCE = timedelta(seconds=30)
@@ -29,16 +30,8 @@ PATIENCE = timedelta(seconds=30)
 MAX_TARGETS = 1000
 """What status has room for."""
 
-IN_THE_POD = {Means.CUT_POWER: Harm.FALL_SILENT, Means.FREEZE: Harm.STAND_STILL}
-"""What comes to the same for everybody else where machines are not to be harmed, since they are others' as well."""
-
 SHOWN_BY_THE_POD = frozenset({Means.DELETE, Means.DRAIN})
 """Done when the pod is on its way out, and until then done again. What is done to machines is done once."""
-
-ONLY_ON_KUBERNETES = {
-    Means.DRAIN: "an eviction by Kubernetes, which does not run this job. Its pod may be deleted instead: trainer-pod",
-    Means.BREAK_GPU: "what a node agent says of a GPU, and there is none here. Nearest comes a dead machine: trainer",
-}
 
 
 class Refused(Exception):
@@ -93,8 +86,8 @@ def _accept(draft: Draft, request: Request) -> Draft:
     _check_allowed(draft, request)
     kind = FaultKind(request.kind)
     anatomy = KINDS[kind]
-    if anatomy.role is None or anatomy.first or _done_here(draft, anatomy.deed) is None:
-        raise Refused(_impossible(kind, anatomy.deed))
+    if anatomy.role is None or anatomy.first or stand_in(draft.view, anatomy.deed) is None:
+        raise Refused(why_not(draft.view, kind, anatomy.deed))
     targets = _targets(draft, kind, anatomy.role, request.target)
     unseen = [target.pod for target in targets if not _can_be_done(draft, target)]
     if unseen and broken_gpu.may_still_be_heard(draft.view):
@@ -105,13 +98,6 @@ def _accept(draft: Draft, request: Request) -> Draft:
     injection = taken.model_copy(update={"targets": targets, "role": anatomy.role.value})
     draft = draft.set(injection=injection).tell(EventReason.FAULT_INJECTED, _words(injection), warning=True)
     return _strike_from_outside(draft)
-
-
-def _done_here(draft: Draft, deed: Deed) -> Deed | None:
-    """What is done instead of a deed, if not the deed itself; None where nothing comes to the same."""
-    if isinstance(deed, Harm) or deed in draft.view.means:
-        return deed
-    return IN_THE_POD.get(deed)
 
 
 def _check_allowed(draft: Draft, request: Request) -> None:
@@ -136,7 +122,7 @@ def _targets(draft: Draft, kind: FaultKind, role: Role, target: str) -> tuple[In
     if len(blows) > MAX_TARGETS:
         raise Refused(f"{kind} would strike {len(blows)} pods, and {MAX_TARGETS} at once is the most")
     uids = {pod.name: pod.uid for pod in draft.view.pods}
-    deeds = [(blow.pod, _done_here(draft, blow.deed)) for blow in blows]
+    deeds = [(blow.pod, stand_in(draft.view, blow.deed)) for blow in blows]
     return tuple(InjectionTarget(pod=pod, uid=uids[pod], deed=done) for pod, done in deeds if done is not None)
 
 
@@ -149,16 +135,6 @@ def _playing(draft: Draft, role: Role) -> list[str]:
     if role is Role.TRAINER:
         return [member.pod for member in draft.status.members if member.uid in draft.view.by_uid]
     return [pod.name for pod in draft.live(role) if pod.uid not in draft.gone]
-
-
-def _impossible(kind: FaultKind, deed: Deed) -> str:
-    if isinstance(deed, Means) and deed in ONLY_ON_KUBERNETES:
-        return f"{kind} is {ONLY_ON_KUBERNETES[deed]}"
-    return (
-        f"{kind} harms the cluster itself or what surrounds the job, which are not the operator's to harm. Nearest to "
-        "it come dead machines (trainer, rollout, manager), one that stands still (trainer-freeze), and deleted pods "
-        "(trainer-pod, rollout-pod, manager-pod)"
-    )
 
 
 def _advance(draft: Draft) -> Draft:

@@ -1,0 +1,48 @@
+"""What is done for a fault to the one job alone, where the fault itself would strike others as well; why nothing is.
+
+On one's own machine the body harms what the fault says. On Kubernetes machines belong to everybody, and what comes to
+the same for this job is done to its pods.
+"""
+
+from __future__ import annotations
+
+from robustrl_api.control import Harm
+from robustrl_operator.faults.kind import Deed, FaultKind, Means
+from robustrl_operator.view import JobView
+
+PLAYED: dict[Means, Deed] = {
+    Means.CUT_POWER: Harm.FALL_SILENT,
+    Means.FREEZE: Harm.STAND_STILL,
+    Means.CUT_LINK: Harm.CUT_OFF,
+}
+"""On Kubernetes, by the pod's agent."""
+
+ONLY_ON_KUBERNETES = {
+    Means.CUT_LINK: "a node that is cut off from others, and here is one machine. Nearest comes one that stands still: "
+    "trainer-freeze",
+    Means.DRAIN: "an eviction by Kubernetes, which does not run this job. Its pod may be deleted instead: trainer-pod",
+    Means.BREAK_GPU: "what a node agent says of a GPU, and there is none here. Nearest comes a dead machine: trainer",
+}
+
+
+def stand_in(view: JobView, deed: Deed) -> Deed | None:
+    """What is done instead of a deed, if not the deed itself; None where nothing comes to the same."""
+    if isinstance(deed, Harm) or deed in view.means:
+        return deed
+    return None if owns_machines(view) else PLAYED.get(deed)
+
+
+def owns_machines(view: JobView) -> bool:
+    """Whether machines are the job's own to harm, as those are that `robustrl run` plays."""
+    return Means.CUT_POWER in view.means
+
+
+def why_not(view: JobView, kind: FaultKind, deed: Deed) -> str:
+    """Why nothing stands for a deed here, and what to do about it."""
+    if owns_machines(view) and isinstance(deed, Means) and deed in ONLY_ON_KUBERNETES:
+        return f"{kind} is {ONLY_ON_KUBERNETES[deed]}"
+    return (
+        f"{kind} harms the cluster itself or what surrounds the job, which are not the operator's to harm. Nearest to "
+        "it come dead machines (trainer, rollout, manager), one that stands still (trainer-freeze), and deleted pods "
+        "(trainer-pod, rollout-pod, manager-pod)"
+    )
