@@ -59,6 +59,8 @@ class NodeView:
     """It is about to be taken away, as a spot machine that is called back."""
     heard: datetime | None = None
     """When it last said of itself how it is, by its own clock: as it starts, and every few minutes."""
+    silent_since: datetime | None = None
+    """Where the operator was on it that led before and fell silent: since when that one was not heard."""
 
 
 @dataclass(frozen=True, slots=True)

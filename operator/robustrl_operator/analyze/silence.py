@@ -1,10 +1,13 @@
 """Evidence from silence: an agent that has stopped reporting, a node that is not ready, a pod that never spoke.
 
 Silence is measured from the last report or from when this operator began to listen, whichever is later, so that
-a new operator starts with nobody under suspicion. Where the pod's container has ended or started since, it is measured
-from there: the node lives and has the container started again in place, and an agent needs a moment to report. So does
-one that has just begun: it brings up what moves weights, during which its interpreter may stand still. An agent whose
-first report to this operator is not its first is none of those.
+a new operator starts with nobody under suspicion. But on the machine of the operator that led before and fell silent,
+that one was the first to be missed: there the new one has been listening since the lease was renewed last.
+
+Where the pod's container has ended or started since, it is measured from there: the node lives and has the container
+started again in place, and an agent needs a moment to report. So does one that has just begun: it brings up what moves
+weights, during which its interpreter may stand still. An agent whose first report to this operator is not its first is
+none of those.
 """
 
 from __future__ import annotations
@@ -54,13 +57,18 @@ def last_heard(view: JobView, pod: PodView) -> datetime | None:
     """
     heard = view.reports.get(pod.uid)
     if heard is None:
-        return view.watching_since if pod.uid in view.member_by_uid or _was_up_before(view, pod) else None
-    last = max(heard.at, view.watching_since)
+        return _listening_since(view, pod) if pod.uid in view.member_by_uid or _was_up_before(view, pod) else None
+    last = max(heard.at, _listening_since(view, pod))
     if pod.container_changed is None or pod.container_changed <= last:
         if heard.begun is None or _was_up_before(view, pod):
             return last
         return max(last, heard.begun + FIRST_SECONDS)
     return min(pod.container_changed + AGENT_START, last + RESTART_PATIENCE)
+
+
+def _listening_since(view: JobView, pod: PodView) -> datetime:
+    node = view.nodes.get(pod.node)
+    return node.silent_since if node and node.silent_since else view.watching_since
 
 
 def _was_up_before(view: JobView, pod: PodView) -> bool:

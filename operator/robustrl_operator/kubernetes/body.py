@@ -32,6 +32,7 @@ from robustrl_operator.kubernetes.informer import Informer, newer
 from robustrl_operator.kubernetes.lease import LeaseLost
 from robustrl_operator.kubernetes.pod_factory import build_pod
 from robustrl_operator.kubernetes.pod_reader import read_node, read_pod, taints_of
+from robustrl_operator.kubernetes.predecessor import SilentNode
 from robustrl_operator.kubernetes.resources import FIELD_MANAGER, RLJobResource, is_gone
 from robustrl_operator.plan import Action, CreatePod, DeleteJob, DeletePod, Event, HarmMachine, Relabel, broken_gpu
 from robustrl_operator.view import NodeView, PodView
@@ -85,6 +86,7 @@ class KubernetesBody:
         """By job the pod (UID) whose eviction was refused last, and why."""
         self.pod_informer: Informer | None = None
         self.node_informer: Informer | None = None
+        self.silent_node: SilentNode | None = None
 
     # What is seen.
 
@@ -150,7 +152,10 @@ class KubernetesBody:
         assert self.node_informer is not None
         found = (read_node(node) for node in self.node_informer.objects.values())
         # A node object that is gone takes its pods with it; a name not in here is simply not known to be bad.
-        return {node.name: node for node in found}
+        nodes = {node.name: node for node in found}
+        if (silent := self.silent_node) and silent.name in nodes:
+            nodes[silent.name] = replace(nodes[silent.name], silent_since=silent.since)
+        return nodes
 
     # What is done.
 

@@ -48,6 +48,14 @@ class Observed:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """Who had the lease before and let it run out, and for how long it was seen not to be renewed."""
+
+    holder: str
+    silent_seconds: float
+
+
 def may_take(observed: Observed | None, me: str, now: float) -> bool:
     """Whether a candidate may write itself into the lease: nobody holds it, it is its own, or it has run out."""
     if observed is None or observed.holder in ("", me):
@@ -75,8 +83,11 @@ class Elector:
         self._client, self._namespace, self._me, self._clock = client, namespace, me, clock
         self._observed: Observed | None = None
         self._renewed = 0.0
+        self._answered_since = clock()
         self._given_back = False
         self.leading = False
+        self.predecessor: Predecessor | None = None
+        """None where the lease was free, or this operator's own before."""
 
     def holds(self) -> bool:
         """Whether this operator may act now. Told by the clock alone: also after its process stood still."""
@@ -138,6 +149,8 @@ class Elector:
         else:
             self._renewed = asked if held else self._renewed
             return held
+        # Who cannot reach the API server now may have been silent for no other reason.
+        self._answered_since = self._clock()
         return False
 
     async def _look_and_take(self) -> bool:
@@ -145,6 +158,7 @@ class Elector:
         if lease is None:
             made = self._fresh()
             await self._client.create(made)
+            self.predecessor = None
             self._note(made)
             return True
         spec = lease.spec or LeaseSpec()
@@ -154,8 +168,17 @@ class Elector:
         transitions = (spec.leaseTransitions or 0) + (spec.holderIdentity != self._me)
         lease.spec = self._spec(transitions)
         await self._client.replace(lease)
+        if not self.leading:
+            self.predecessor = self._silent_holder()
         self._note(lease)
         return True
+
+    def _silent_holder(self) -> Predecessor | None:
+        """Whose renewals have not come, though the API server would have told of them."""
+        if self._observed is None or self._observed.holder in ("", self._me):
+            return None
+        since = max(self._observed.since, self._answered_since)
+        return Predecessor(self._observed.holder, self._clock() - since)
 
     def _note(self, lease: Lease) -> None:
         spec = lease.spec or LeaseSpec()

@@ -102,6 +102,7 @@ class Operator:
             self._pods,
             self._nodes,
             self._elector.holds,
+            lambda: self._elector.predecessor,
             self._take_signals,
         )
 

@@ -22,12 +22,13 @@ from prometheus_client import CollectorRegistry
 
 from robustrl_api.errors import describe
 from robustrl_operator.control.server import Authenticator, NodeAgents, control_app
-from robustrl_operator.kubernetes import handlers
+from robustrl_operator.kubernetes import handlers, predecessor
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.kubernetes.certificates import Certificates
 from robustrl_operator.kubernetes.informer import Informer
 from robustrl_operator.kubernetes.jobs import Jobs
 from robustrl_operator.kubernetes.leader_label import stand_in_front
+from robustrl_operator.kubernetes.lease import Predecessor
 from robustrl_operator.kubernetes.listen import listen
 from robustrl_operator.kubernetes.metrics import OperatorCollector
 from robustrl_operator.kubernetes.resources import FIELD_MANAGER
@@ -44,6 +45,7 @@ class Surroundings:
 
     Attributes:
         may_act: whether it holds the lease now.
+        predecessor: who let the lease run out before this operator took it.
         take_signals: has the process's signals handled by the operator.
     """
 
@@ -54,6 +56,7 @@ class Surroundings:
     pods: Informer
     nodes: Informer
     may_act: Callable[[], bool]
+    predecessor: Callable[[], Predecessor | None]
     take_signals: Callable[[], None]
 
 
@@ -74,7 +77,7 @@ class Term:
         """Act until cancelled, or until a part of it ends: none should."""
         try:
             # A job without its pods would look like a disaster, and one with those of yesterday like another.
-            await asyncio.gather(self._around.pods.renew(), self._around.nodes.renew())
+            await asyncio.gather(self._around.pods.renew(), self._around.nodes.renew(), self._look_back())
             async with self._control(), asyncio.TaskGroup() as parts:
                 parts.create_task(self._stand_in_front(), name="label")
                 parts.create_task(self._kopf(), name="kopf")
@@ -96,6 +99,11 @@ class Term:
             yield
         finally:
             await runner.cleanup()
+
+    async def _look_back(self) -> None:
+        around = self._around
+        before = around.predecessor()
+        self._body.silent_node = await predecessor.find(around.client, around.settings.namespace, before, _now())
 
     async def _stand_in_front(self) -> None:
         """Agents find nobody before this is done, so it is tried for as long as the term lasts."""

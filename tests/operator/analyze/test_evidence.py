@@ -83,6 +83,16 @@ def listening_for(seconds: float) -> Change:
     return lambda view, name: replace(view, watching_since=NOW - seconds * SECOND)
 
 
+def operator_silent_for(seconds: float) -> Change:
+    """The operator that led before was on the pod's node."""
+
+    def change(view: JobView, name: str) -> JobView:
+        (pod,) = [p for p in view.pods if p.name == name]
+        return replace(view, nodes={**view.nodes, pod.node: NodeView(pod.node, silent_since=NOW - seconds * SECOND)})
+
+    return change
+
+
 def gone(view: JobView, name: str) -> JobView:
     return without_pod(view, name)
 
@@ -94,6 +104,10 @@ def worked_never(view: JobView, name: str) -> JobView:
         for uid, said in view.reports.items()
     }
     return replace(with_status(view, step=0), reports=reports)
+
+
+def probed(probe: Probe) -> Change:
+    return lambda view, name: replace(view, probes={f"uid-{name}": probe})
 
 
 def begun(seconds: float) -> Change:
@@ -261,6 +275,19 @@ TABLE = [
      "HeartbeatLost", None, True),
     ("agent was up before, new operator, no answer", MANAGER, both(was_up(60, NO_ANSWER), listening_for(3.1)), "Failed",
      "HeartbeatLost", "Node", False),
+    # Where that one's predecessor was and fell silent, agents are as silent as he.
+    ("beside the operator that fell silent", MANAGER,
+     both(was_up(60), both(listening_for(0.1), operator_silent_for(3.5))), "Suspect", "HeartbeatLost", None, True),
+    ("member beside the operator that fell silent, no answer", TRAINER,
+     both(both(unheard(9999), listening_for(1.1)), both(operator_silent_for(4.5), probed(NO_ANSWER))), "Failed",
+     "HeartbeatLost", "Node", False),
+    ("beside the operator that fell silent, answers", MANAGER,
+     both(was_up(60, ANSWERED), both(listening_for(1.1), operator_silent_for(4.5))), "Suspect", "HeartbeatLost", None,
+     True),
+    ("beside the operator that fell silent, heard since", MANAGER, both(listening_for(1.1), operator_silent_for(4.5)),
+     "Healthy", "None", None, False),
+    ("new pod where an operator fell silent", ROLLOUT,
+     both(unheard(10), both(listening_for(20), operator_silent_for(24))), "Starting", "None", None, False),
     ("agent came up, new operator", MANAGER, both(was_up(17), listening_for(3.1)), "Starting", "None", None, False),
     ("pod is new, its node's clock behind, new operator", MANAGER,
      both(both(was_up(60), is_now(created=NOW - 10 * SECOND)), listening_for(3.1)), "Starting", "None", None, False),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
 from lightkube import ApiError
+from lightkube.resources.core_v1 import Node
 from tests.operator.build import NOW
 from tests.operator.kubernetes.test_jobs import Server, body_of, stored
 
@@ -16,6 +17,8 @@ from robustrl_api.job import RLJob
 from robustrl_api.names import EventReason, Role
 from robustrl_operator.control.body import CreationRefused, StatusConflict, StatusRefused
 from robustrl_operator.kubernetes.body import KubernetesBody
+from robustrl_operator.kubernetes.informer import Informer
+from robustrl_operator.kubernetes.predecessor import SilentNode
 from robustrl_operator.plan import CreatePod, DeleteJob, Event
 
 NAMED = {"name": "j", "kind": "rljobs"}
@@ -155,3 +158,15 @@ async def test_a_pod_that_may_not_be_made_is_told_from_a_server_that_cannot(code
     body = KubernetesBody(client, "https://operator", "ca", lambda: NOW)
     with pytest.raises(raised):
         await body.carry_out(RLJob.model_validate(stored(1)), CreatePod("j-trainer-1", Role.TRAINER))
+
+
+async def test_the_node_of_an_operator_that_fell_silent_is_known_for_it() -> None:
+    body = body_of(Server())
+    body.node_informer = Informer(cast(Any, Server()), Node, lambda _node: None)
+    for name in ("n1", "n2"):
+        body.node_informer.take({"metadata": {"name": name, "uid": name}})
+    assert [node.silent_since for node in body.nodes().values()] == [None, None]
+    body.silent_node = SilentNode("n1", NOW)
+    assert {node.name: node.silent_since for node in body.nodes().values()} == {"n1": NOW, "n2": None}
+    body.silent_node = SilentNode("gone since", NOW)
+    assert set(body.nodes()) == {"n1", "n2"}

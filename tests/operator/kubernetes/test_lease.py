@@ -12,7 +12,15 @@ from lightkube import ApiError
 from lightkube.resources.coordination_v1 import Lease
 
 from robustrl_operator.kubernetes import lease
-from robustrl_operator.kubernetes.lease import DURATION_SECONDS, Elector, LeaseLost, Observed, may_take, observe
+from robustrl_operator.kubernetes.lease import (
+    DURATION_SECONDS,
+    Elector,
+    LeaseLost,
+    Observed,
+    Predecessor,
+    may_take,
+    observe,
+)
 
 ME = "operator-a"
 
@@ -116,6 +124,49 @@ async def test_a_leader_that_is_gone_is_followed_within_the_duration_and_a_retry
     async with asyncio.timeout(10 * (lease.DURATION_SECONDS + lease.RETRY_SECONDS)):
         await second.lead()
     assert server.holder == "b"
+
+
+async def test_who_is_taken_over_from_was_silent_for_as_long_as_nothing_else_explains_it(server: Server) -> None:
+    now = [100.0]
+    first = elector(server, "a")
+    await first.lead()
+    second = Elector(cast(Any, server), "robustrl-system", "b", lambda: now[0])
+    lead = asyncio.create_task(second.lead())
+    await looked(server)
+    now[0] += 1.1 * lease.DURATION_SECONDS
+    await lead
+    assert second.predecessor == Predecessor("a", pytest.approx(1.1 * lease.DURATION_SECONDS))
+
+    third = Elector(cast(Any, server), "robustrl-system", "c", lambda: now[0])
+    lead = asyncio.create_task(third.lead())
+    await looked(server)
+    server.away = True
+    now[0] += lease.DURATION_SECONDS
+    await looked(server)
+    server.away = False
+    now[0] += 0.2 * lease.DURATION_SECONDS
+    await lead
+    assert third.predecessor == Predecessor("b", pytest.approx(0.2 * lease.DURATION_SECONDS))
+
+
+async def looked(server: Server) -> None:
+    """A candidate has seen what the server knows, or does not tell, now."""
+    looks = server.looks
+    async with asyncio.timeout(60):
+        while server.looks < looks + 2:  # noqa: ASYNC110 - the fake server tells nobody
+            await asyncio.sleep(0.001)
+
+
+async def test_nobody_fell_silent_where_the_lease_was_free_or_ones_own(server: Server) -> None:
+    first, second = elector(server, "a"), elector(server, "b")
+    await first.lead()
+    assert first.predecessor is None
+    await first.release()
+    await second.lead()
+    assert second.predecessor is None
+    again = elector(server, "b")
+    await again.lead()
+    assert again.predecessor is None
 
 
 async def test_a_leader_that_renews_is_not_followed(server: Server) -> None:
