@@ -36,6 +36,19 @@ class XidSeverity(StrEnum):
     """The GPU needs a reset, a reboot or a replacement: whoever uses it has to go elsewhere."""
 
 
+class AsIf(StrEnum):
+    """What a node agent can say of a pod on purpose: as if the pod's GPU, or the exporter, were so."""
+
+    OFF_THE_BUS = "OffTheBus"
+    """A GPU that the pod holds has fallen off the bus (XID 79), from then on for as long as the pod is watched."""
+    ABSENT = "Absent"
+    """The exporter does not answer."""
+    STUCK = "Stuck"
+    """Its profiling counters hang at zero."""
+    IDLE = "Idle"
+    """It says with one voice that the pod's GPUs idle."""
+
+
 class Xid(ApiModel):
     """An error that the driver reported of a GPU while the pod held it."""
 
@@ -76,6 +89,8 @@ class PodReading(ApiModel):
     xids: tuple[Xid, ...] = Field(default=(), max_length=16)
     """Since this pod has held its GPUs, oldest first."""
     devices: tuple[Device, ...] = Field(default=(), max_length=64)
+    as_if: str = Field(default="", max_length=63)
+    """The word by which it was made on purpose; empty for what was seen."""
 
 
 class NodeReport(ApiModel):
@@ -95,9 +110,9 @@ class WatchedPod(ApiModel):
     name: str
     active_permille: int = ACTIVE_PERMILLE
     """Below this share (of the tensor units' cycles, or of a core) the pod counts as idle."""
-    xid: int = Field(default=0, ge=0, le=65_535)
-    """To be reported of a GPU that the pod holds, on purpose, from now on for as long as the pod is watched; 0 for
-    none. An agent that does not know this field reports what the exporter says."""
+    as_if: str = Field(default="", max_length=63)
+    """What shall be said of it on purpose, an `AsIf`; empty for what is seen. An agent that does not know the field or
+    the word reports what it sees, and says so by its readings' `as_if`."""
 
 
 class NodeAssignment(ApiModel):

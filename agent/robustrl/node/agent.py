@@ -114,7 +114,9 @@ class NodeAgent:
             found |= await asyncio.to_thread(self._processes.readings, watched)
         for uid, reading in self._gpus.readings(watched).items():
             unseen = not reading.devices and uid in found
-            found[uid] = found[uid].model_copy(update={"xids": reading.xids}) if unseen else reading
+            if unseen:
+                reading = found[uid].model_copy(update={"xids": reading.xids, "as_if": reading.as_if})
+            found[uid] = reading
         return tuple(found.values())[:MAX_PODS]
 
     # Telling.

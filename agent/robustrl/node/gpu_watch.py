@@ -11,12 +11,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from robustrl.node import as_if
+from robustrl.node.as_if import OF_PAGES, OFF_THE_BUS_XID
 from robustrl.node.exposition import GpuReading, Page, PodName
 from robustrl.node.gpu_work import Work, judge
 from robustrl.node.idle_timer import MAX_GAP_SECONDS, IdleTimer
 from robustrl.node.xid_watch import XidWatch
 from robustrl.node.xids import XIDS, XidMeaning, meaning_of
-from robustrl_api.node import ACTIVE_PERMILLE, Device, PodReading, Source, WatchedPod, Xid
+from robustrl_api.node import ACTIVE_PERMILLE, AsIf, Device, PodReading, Source, WatchedPod, Xid
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ class _Gpu:
     idle: IdleTimer = field(default_factory=IdleTimer)
     agreeing: str = ""
     doubt: str = ""
+    as_if: str = ""
+    """What the last page was changed by, on purpose."""
     gauge: XidWatch = field(default_factory=XidWatch)
     xids: list[_Seen] = field(default_factory=list)
 
@@ -69,21 +73,24 @@ class GpuWatch:
         self._clock, self._table = clock, table
         self._gpus: dict[tuple[str, str], _Gpu] = {}
         self._thresholds: dict[PodName, float] = {}
-        self._on_purpose: dict[str, _Seen] = {}
+        self._words: dict[PodName, str] = {}
+        """What shall be said of pods on purpose."""
+        self._off_the_bus: dict[str, _Seen] = {}
         """By pod UID, and not by GPU: others may share it."""
         self._exporter_started: float | None = None
 
     def watch(self, pods: Iterable[WatchedPod]) -> None:
-        """From which share on pods count as active, for all others it is the usual one; and which XIDs they shall be
-        said to have. The operator says so for a moment, and an XID stays."""
+        """From which share on pods count as active, for all others it is the usual one; and what shall be said of them
+        on purpose. The operator says so for a moment, and an XID stays."""
         pods = tuple(pods)
         self._thresholds = {PodName(pod.namespace, pod.name): float(pod.active_permille) for pod in pods}
+        self._words = {PodName(pod.namespace, pod.name): pod.as_if for pod in pods if pod.as_if in OF_PAGES}
         for pod in pods:
-            if pod.xid and pod.uid not in self._on_purpose:
-                log.warning("%s/%s: XID %d is made up on purpose", pod.namespace, pod.name, pod.xid)
-                self._on_purpose[pod.uid] = _Seen(pod.xid, self._clock())
+            if pod.as_if == AsIf.OFF_THE_BUS and pod.uid not in self._off_the_bus:
+                log.warning("%s/%s: XID %d is made up on purpose", pod.namespace, pod.name, OFF_THE_BUS_XID)
+                self._off_the_bus[pod.uid] = _Seen(OFF_THE_BUS_XID, self._clock())
         here = {pod.uid for pod in pods}
-        self._on_purpose = {uid: made for uid, made in self._on_purpose.items() if uid in here}
+        self._off_the_bus = {uid: made for uid, made in self._off_the_bus.items() if uid in here}
 
     def exporter_gone(self) -> None:
         """The exporter has ended or was restarted: how its counters behave has to be seen anew."""
@@ -97,13 +104,25 @@ class GpuWatch:
             self._exporter_started = page.started
         now = self._clock()
         for reading in page.gpus:
-            self._take(reading, now)
+            self._take_as_if(reading, now)
         kept = {key: gpu for key, gpu in self._gpus.items() if now - gpu.seen_at <= FORGET_SECONDS}
         self._gpus = kept
 
-    def _take(self, reading: GpuReading, now: float) -> None:
-        key = (reading.gpu, reading.instance)
-        gpu = self._gpus.setdefault(key, _Gpu(reading, now))
+    def _take_as_if(self, reading: GpuReading, now: float) -> None:
+        """Take it as it is, unless something else is to be said of all the pods that hold the GPU."""
+        gpu = self._gpus.get((reading.gpu, reading.instance)) or _Gpu(reading, now)
+        words = {self._words.get(pod, "") for pod in reading.pods or gpu.pods}
+        word = words.pop() if len(words) == 1 else ""
+        if word != gpu.as_if:
+            log.warning("%s: from now on %s", _name(gpu), f"as if {word}, on purpose" if word else "what is seen")
+        gpu.as_if, shown = word, as_if.shown(reading, word)
+        if shown is None:
+            gpu.forget_work()
+            return
+        self._gpus[reading.gpu, reading.instance] = gpu
+        self._take(gpu, shown, now)
+
+    def _take(self, gpu: _Gpu, reading: GpuReading, now: float) -> None:
         gpu.reading, gpu.seen_at = reading, now
         if reading.pods and reading.pods != gpu.pods:
             gpu.pods = reading.pods
@@ -146,9 +165,16 @@ class GpuWatch:
             idle_seconds=seconds,
             idle_text=text,
             doubt="; ".join(doubts)[:300],
-            xids=self._xids(held, now, self._on_purpose.get(pod.uid)),
+            xids=self._xids(held, now, self._off_the_bus.get(pod.uid)),
             devices=tuple(_device(gpu.reading) for gpu in held if now - gpu.seen_at <= MAX_GAP_SECONDS)[:MAX_DEVICES],
+            as_if=self._said(pod, held),
         )
+
+    def _said(self, pod: WatchedPod, held: list[_Gpu]) -> str:
+        """By which word the reading of a pod is made, if by any; one of all its GPUs, or an XID."""
+        words = {gpu.as_if for gpu in held}
+        word = words.pop() if len(words) == 1 else ""
+        return word or (AsIf.OFF_THE_BUS if pod.uid in self._off_the_bus else "")
 
     def _idleness(self, held: list[_Gpu], now: float) -> tuple[float, str]:
         """All of the pod's GPUs that have worked are idle, or none counts: a collective that hangs stops them all."""

@@ -46,16 +46,13 @@ class ControlHub:
     """Holds each pod's last report and current assignment.
 
     `on_report` is called for a report that may matter to a decision: the first of an agent, one with another child,
-    epoch, role, complaint or step, or one that is told to end. Heartbeats that say nothing new wake nobody. `xid_for`
-    is the node hub's.
+    epoch, role, complaint or step, or one that is told to end. Heartbeats that say nothing new wake nobody.
     """
 
-    def __init__(
-        self, clock: Clock, on_report: Callable[[PodIdentity], None], xid_for: Callable[[str], int] = lambda _uid: 0
-    ) -> None:
+    def __init__(self, clock: Clock, on_report: Callable[[PodIdentity], None]) -> None:
         self._clock = clock
         self._on_report = on_report
-        self.nodes = NodeHub(clock, self._take_news, xid_for)
+        self.nodes = NodeHub(clock, self._take_news)
         self._lines: dict[str, _Line] = {}
         self._closed = False
 

@@ -37,6 +37,8 @@ class Placed:
     name: str
     node: str
     active_permille: int = ACTIVE_PERMILLE
+    as_if: str = ""
+    """What shall be said of it on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +53,10 @@ class NodeHub:
     """Holds each pod's last reading.
 
     `on_news` is called with a pod of which something was said that a rule could act on at once: a new XID.
-    `xid_for` says of a pod (UID) which XID its node's agent shall report of it on purpose, 0 for none.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], datetime],
-        on_news: Callable[[Placed], None],
-        xid_for: Callable[[str], int] = lambda _uid: 0,
-    ) -> None:
-        self._clock, self._on_news, self._xid_for = clock, on_news, xid_for
+    def __init__(self, clock: Callable[[], datetime], on_news: Callable[[Placed], None]) -> None:
+        self._clock, self._on_news = clock, on_news
         self._jobs: dict[str, Mapping[str, Placed]] = {}
         self._placed: dict[str, Placed] = {}
         self._by_node: dict[str, dict[str, Placed]] = {}
@@ -103,7 +99,7 @@ class NodeHub:
                 self._note(here[reading.uid], reading)
             elif reading.uid in self._placed:
                 log.warning("node %s spoke for pod %s, which is on another node", report.node, reading.uid)
-        return NodeAssignment(interval_seconds=REPORT_INTERVAL_SECONDS, pods=tuple(map(self._watched, here.values())))
+        return NodeAssignment(interval_seconds=REPORT_INTERVAL_SECONDS, pods=tuple(map(_watched, here.values())))
 
     def problems(self) -> dict[str, str]:
         """Of the nodes whose agents report: what keeps them from seeing, empty where nothing does."""
@@ -125,14 +121,15 @@ class NodeHub:
         if _broken(reading) - (_broken(before.reading) if before else frozenset()):
             self._on_news(pod)
 
-    def _watched(self, pod: Placed) -> WatchedPod:
-        return WatchedPod(
-            uid=pod.uid,
-            namespace=pod.namespace,
-            name=pod.name,
-            active_permille=pod.active_permille,
-            xid=self._xid_for(pod.uid),
-        )
+
+def _watched(pod: Placed) -> WatchedPod:
+    return WatchedPod(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        active_permille=pod.active_permille,
+        as_if=pod.as_if,
+    )
 
 
 def _broken(reading: PodReading) -> frozenset[tuple[str, int]]:

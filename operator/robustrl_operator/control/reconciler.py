@@ -23,7 +23,7 @@ from robustrl_operator.control.body import Body, CreationRefused, StatusConflict
 from robustrl_operator.control.hub import Clock, ControlHub
 from robustrl_operator.control.node_hub import Placed
 from robustrl_operator.control.prober import Prober
-from robustrl_operator.plan import CreatePod, DeletePod, Event, Plan, ProbePod, plan
+from robustrl_operator.plan import CreatePod, DeletePod, Event, Plan, ProbePod, hearsay, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.view import Heard, JobView, Observed, Probe
 
@@ -218,9 +218,13 @@ class Reconciler:
 
 
 def _placed(view: JobView) -> dict[str, Placed]:
-    """The pods that have a node, for the agent of that node to look at."""
-    permille = view.spec.detection.trainer.active_permille
-    return {pod.uid: Placed(pod.uid, view.namespace, pod.name, pod.node, permille) for pod in view.pods if pod.node}
+    """The pods that have a node, for the agent of that node to look at; on purpose at what the stored status says."""
+    permille, injection = view.spec.detection.trainer.active_permille, view.status.injection
+    return {
+        pod.uid: Placed(pod.uid, view.namespace, pod.name, pod.node, permille, hearsay.as_if(injection, pod.uid))
+        for pod in view.pods
+        if pod.node
+    }
 
 
 T = TypeVar("T", Heard, Observed, Probe)

@@ -98,6 +98,13 @@ FREEZE_SECONDS = 20.0
 CUT_SECONDS = 60.0
 API_SECONDS = 30.0
 LEASE_SECONDS = 10.0
+EXPORTER_SECONDS = 30.0
+LASTING: dict[str, float] = dict.fromkeys(
+    (Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS), EXPORTER_SECONDS
+)
+"""By deed: for how many seconds it goes on, where it has to be kept up."""
+NO_FAULTS: frozenset[str] = frozenset({Harm.SLOW, *LASTING})
+"""Deeds that are no faults of the job: nothing is to be put on record because of them."""
 
 
 @dataclass(frozen=True, slots=True)

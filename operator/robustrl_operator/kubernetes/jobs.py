@@ -29,7 +29,7 @@ class Jobs:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.hub = ControlHub(clock, self._wake_for, self._xid_for)
+        self.hub = ControlHub(clock, self._wake_for)
         self.prober = Prober(clock, self.wake_all)
         self._body: KubernetesBody | None = None
         self._running: dict[str, tuple[Reconciler, asyncio.Task[None]]] = {}
@@ -107,10 +107,6 @@ class Jobs:
         pod = self._body.pod_informer.objects.get(identity.uid)
         if pod is not None:
             self.wake(key_of(pod))
-
-    def _xid_for(self, uid: str) -> int:
-        assert self._body is not None
-        return self._body.xid_for(uid)
 
     @property
     def reconcilers(self) -> Iterator[Reconciler]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from robustrl_api.control import Harm
 from robustrl_api.names import EventReason
 from robustrl_api.status import Incident, InjectionStage, InjectionStatus, Scope
 from robustrl_operator.analyze.verdict import Verdict
+from robustrl_operator.faults.kind import NO_FAULTS
 from robustrl_operator.plan import suspicion
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.view import moment, timestamp
 
 MAX_INCIDENTS = 10
-PLAUSIBLE, PLAUSIBLE_SLOW = timedelta(minutes=15), timedelta(minutes=1)
-"""A fault made on purpose is found within this time, or it was none; one that only slows down usually is none."""
+PLAUSIBLE, PLAUSIBLE_NONE = timedelta(minutes=15), timedelta(minutes=1)
+"""A fault made on purpose is found within this time, or it was none; what is no fault of the job's usually is none."""
 NAMES_CHARACTERS = 200
 """Of a list of names: a decision holds 253 characters, and so does who replaces whom."""
 LOST = {
@@ -82,15 +82,15 @@ def _made_by(draft: Draft, role: str, pod: str) -> str:
     if injection is None or injection.stage not in (InjectionStage.STRIKING, InjectionStage.STRUCK):
         return ""
     since = moment(injection.struck_time or injection.accepted_time)
-    if draft.view.now - since > (PLAUSIBLE_SLOW if _is_slow(injection) else PLAUSIBLE):
+    if draft.view.now - since > (PLAUSIBLE_NONE if _is_none(injection) else PLAUSIBLE):
         return ""
     made = sum(1 for before in draft.status.incidents if before.injection == injection.id)
     concerns = role == injection.role or any(target.pod == pod for target in injection.targets)
     return injection.id if concerns and made < len(injection.targets) else ""
 
 
-def _is_slow(injection: InjectionStatus) -> bool:
-    return all(target.deed == Harm.SLOW for target in injection.targets)
+def _is_none(injection: InjectionStatus) -> bool:
+    return all(target.deed in NO_FAULTS for target in injection.targets)
 
 
 def _same_fault(before: Incident, now: Incident) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from robustrl_api.control import Harm
 from robustrl_operator.faults.kind import Deed, FaultKind, Means
+from robustrl_operator.plan import hearsay
 from robustrl_operator.view import JobView
 
 PLAYED: dict[Means, Deed] = {
@@ -17,17 +18,22 @@ PLAYED: dict[Means, Deed] = {
 }
 """On Kubernetes, by the pod's agent."""
 
+EXPORTERS = (Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS)
 ONLY_ON_KUBERNETES = {
     Means.CUT_LINK: "a node that is cut off from others, and here is one machine. Nearest comes one that stands still: "
     "trainer-freeze",
     Means.DRAIN: "an eviction by Kubernetes, which does not run this job. Its pod may be deleted instead: trainer-pod",
     Means.BREAK_GPU: "what a node agent says of a GPU, and there is none here. Nearest comes a dead machine: trainer",
+    **dict.fromkeys(EXPORTERS, "what node agents hear of exporters, and there are none here"),
 }
 
 
 def stand_in(view: JobView, deed: Deed) -> Deed | None:
     """What is done instead of a deed, if not the deed itself; None where nothing comes to the same."""
     if isinstance(deed, Harm) or deed in view.means:
+        return deed
+    if deed in hearsay.WORDS and Means.BREAK_GPU in view.means:
+        # Whoever says the one of a GPU says the others as well.
         return deed
     return None if owns_machines(view) else PLAYED.get(deed)
 

@@ -24,7 +24,7 @@ from robustrl.node.settings import Settings
 from robustrl.node.xids import XIDS
 from robustrl_api.control import Activity, Child, ChildState
 from robustrl_api.job import RLJob
-from robustrl_api.node import PodReading, Source
+from robustrl_api.node import AsIf, PodReading, Source
 from robustrl_api.status import RLJobStatus
 from robustrl_e2e.fake_exporter import HUNG, IDLE, PROFILING, STUCK, WORKING, XID, FakeExporter, Gpu, Style
 from robustrl_operator.analyze import Health, Question, Verdict, analyze
@@ -63,13 +63,9 @@ class Bench:
     cgroups: Path | None = None
     tls: ssl.SSLContext | None = None
     ca: Path | None = None
-    xid: int = 0
-    """What the operator wants to be said of the pod."""
 
     def __post_init__(self) -> None:
-        self.hub = ControlHub(
-            lambda: datetime.now(UTC), lambda identity: self.woken.append(identity.pod), lambda uid: self.xid
-        )
+        self.hub = ControlHub(lambda: datetime.now(UTC), lambda identity: self.woken.append(identity.pod))
         self._runner: web.AppRunner | None = None
         self._agent: asyncio.Task[None] | None = None
 
@@ -89,8 +85,9 @@ class Bench:
         assert self._runner is not None
         await self._runner.cleanup()
 
-    def watch(self) -> None:
-        self.hub.nodes.watch("ns/j", {UID: Placed(UID, *NAME, NODE)})
+    def watch(self, as_if: str = "") -> None:
+        """Have the pod looked at, and said of it what is to be said on purpose."""
+        self.hub.nodes.watch("ns/j", {UID: Placed(UID, *NAME, NODE, as_if=as_if)})
 
     def start(self) -> None:
         url = f"https://localhost:{self.port}" if self.tls else f"http://127.0.0.1:{self.port}"
@@ -174,10 +171,22 @@ async def test_a_gpu_that_breaks_on_purpose_is_told_as_if_the_exporter_had_said_
     bench.start()
     await bench.show(WORKING, 20)
     assert (await bench.told()).xids == ()
-    bench.xid = 79
+    bench.watch(AsIf.OFF_THE_BUS)
     await bench.until(lambda: bench.woken == [TRAINER])
-    bench.xid = 0
-    assert [xid.code for xid in (await bench.told()).xids] == [79], "it is not mended by being told no more"
+    bench.watch()
+    reading = await bench.told()
+    assert [xid.code for xid in reading.xids] == [79], "it is not mended by being told no more"
+    assert reading.as_if == AsIf.OFF_THE_BUS
+
+
+@pytest.mark.parametrize("word", ["", "OfALaterVersion"])
+async def test_what_an_agent_does_not_know_to_say_it_does_not_say(bench: Bench, word: str) -> None:
+    bench.watch(word)
+    bench.start()
+    await bench.show(WORKING, 20)
+    reading = await bench.told()
+    assert (reading.as_if, reading.doubt, reading.idle_seconds) == ("", "", 0)
+    assert reading.devices[0].tensor_permille
 
 
 # Whatever the exporter does, the agent lives and says no more than it knows.

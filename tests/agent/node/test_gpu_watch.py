@@ -8,7 +8,7 @@ import pytest
 
 from robustrl.node.exposition import parse
 from robustrl.node.gpu_watch import GpuWatch
-from robustrl_api.node import PodReading, Source, WatchedPod, XidSeverity
+from robustrl_api.node import AsIf, PodReading, Source, WatchedPod, XidSeverity
 from robustrl_e2e.fake_exporter import HUNG, IDLE, POWER, PROFILING, STUCK, TENSOR, WORKING, XID, Gpu, Style, render
 
 TRAINER = ("rl", "j-trainer-1")
@@ -200,9 +200,9 @@ def test_an_xid_on_purpose_is_said_once_of_the_pod_that_is_meant_for_as_long_as_
     """The operator says so for a moment. Others that share the GPU hear nothing of it."""
     shared = Gpu(0, TRAINER), Gpu(0, ("rl", OTHER.name))
     node = Node().show(*shared)
-    node.watch.watch((POD.model_copy(update={"xid": 79}), OTHER))
+    node.watch.watch((told(AsIf.OFF_THE_BUS), OTHER))
     node.now += INTERVAL
-    node.watch.watch((POD.model_copy(update={"xid": 79}), OTHER))
+    node.watch.watch((told(AsIf.OFF_THE_BUS), OTHER))
     node.watch.watch((POD, OTHER))
     (xid,) = node.reading().xids
     assert (xid.code, xid.gpu, xid.severity, xid.age_seconds) == (79, "GPU-00000000", XidSeverity.GPU, INTERVAL)
@@ -211,6 +211,68 @@ def test_an_xid_on_purpose_is_said_once_of_the_pod_that_is_meant_for_as_long_as_
     node.watch.watch((OTHER,))
     node.watch.watch((POD, OTHER))
     assert node.codes() == []
+
+
+def told(word: str, pod: WatchedPod = POD) -> WatchedPod:
+    """The pod, and what shall be said of it on purpose."""
+    return pod.model_copy(update={"as_if": word})
+
+
+def test_an_exporter_that_is_stuck_on_purpose_is_not_believed() -> None:
+    node = Node().values(WORKING, 3)
+    node.watch.watch((told(AsIf.STUCK), OTHER))
+    assert node.reading().as_if == "", "no page has been changed yet"
+    reading = node.values(WORKING, 50).reading()
+    assert (reading.as_if, reading.idle_seconds) == ("Stuck", 0)
+    assert "it draws 610 W of at most 610 W seen" in reading.doubt
+    assert (reading.devices[0].tensor_permille, reading.devices[0].power_watts) == (0, 610)
+    node.watch.watch((POD, OTHER))
+    reading = node.values(WORKING).reading()
+    assert (reading.as_if, reading.doubt, reading.devices[0].tensor_permille) == ("", "", 410)
+
+
+def test_an_exporter_that_lies_on_purpose_makes_the_gpus_idle() -> None:
+    """The operator has other evidence."""
+    node = Node().values(WORKING, 3)
+    node.watch.watch((told(AsIf.IDLE), OTHER))
+    reading = node.values(WORKING, 4).reading()
+    assert (reading.as_if, reading.idle_seconds, reading.doubt) == ("Idle", 30, "")
+    assert reading.idle_text == "tensor units of GPU-00000000 at 0 permille, memory 0 permille"
+    node.watch.watch((POD, OTHER))
+    assert node.values(WORKING).idle == 0
+
+
+def test_an_exporter_that_is_absent_on_purpose_says_nothing_and_is_known_by_nothing_afterwards() -> None:
+    node = Node().values(WORKING, 3).values(HUNG, 5)
+    assert node.idle == 40
+    node.watch.watch((told(AsIf.ABSENT), OTHER))
+    reading = node.values({**HUNG, XID: 79}, 7).reading()
+    assert (reading.as_if, reading.idle_seconds, reading.xids, reading.devices) == ("Absent", 0, (), ())
+    node.watch.watch((POD, OTHER))
+    reading = node.values({**HUNG, XID: 79}, 20).reading()
+    assert (reading.as_if, reading.idle_seconds) == ("", 0), "whether its counters work has to be seen anew"
+    assert [xid.code for xid in reading.xids] == [79], "an error that came meanwhile counts"
+
+
+def test_counters_that_a_card_does_not_have_are_not_made_up() -> None:
+    bare = {name: value for name, value in WORKING.items() if name not in PROFILING}
+    for word in (AsIf.STUCK, AsIf.IDLE):
+        node = Node().values(bare, 3)
+        node.watch.watch((told(word), OTHER))
+        reading = node.values(bare, 9).reading()
+        assert (reading.as_if, reading.devices[0].tensor_permille, reading.idle_seconds) == (word, None, 0)
+
+
+@pytest.mark.parametrize("word", [AsIf.ABSENT, AsIf.STUCK, AsIf.IDLE])
+def test_of_a_gpu_that_others_hold_as_well_nothing_is_made_up(word: str) -> None:
+    both = Gpu(0, TRAINER), Gpu(0, ("rl", OTHER.name))
+    node = Node().show(*both, times=3)
+    node.watch.watch((told(word), OTHER))
+    node.show(*both, times=9)
+    assert [(node.reading(pod).as_if, node.reading(pod).idle_seconds) for pod in (POD, OTHER)] == [("", 0), ("", 0)]
+    node.watch.watch((told(word), told(word, OTHER)))
+    node.show(*both, times=9)
+    assert [node.reading(pod).as_if for pod in (POD, OTHER)] == [word, word]
 
 
 def test_many_xids_are_bounded() -> None:

@@ -126,6 +126,7 @@ def test_each_stage_is_told() -> None:
         (status(stage=InjectionStage.REFUSED), False),
         (status(stage=InjectionStage.FAILED), False),
         (status(deed="Slow"), None),
+        (status(deed="StickExporters"), None),
     ],
 )
 def test_the_end_of_it(found: RLJobStatus, over: bool | None) -> None:
@@ -133,10 +134,13 @@ def test_the_end_of_it(found: RLJobStatus, over: bool | None) -> None:
     assert (end[0] if end else None) is over
 
 
-def test_what_only_slows_is_over_when_nothing_was_found_for_a_while() -> None:
-    end = conclusion(status(deed="Slow"), "r1", QUIET_SECONDS + 1)
+@pytest.mark.parametrize("deed", ["Slow", "StickExporters"])
+def test_what_is_no_fault_is_over_when_nothing_was_found_for_a_while(deed: str) -> None:
+    end = conclusion(status(deed=deed), "r1", QUIET_SECONDS + 1)
     assert end is not None
     assert end[0]
+    under_way = status(deed=deed, stage=InjectionStage.STRIKING)
+    assert conclusion(under_way, "r1", QUIET_SECONDS + 1) is None, "exporters are wrong for as long"
 
 
 def test_pods_that_failed_as_one_are_waited_for_no_longer_than_they_need_to_be_found() -> None:

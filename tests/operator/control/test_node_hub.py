@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from tests.operator.build import NOW
 
-from robustrl_api.node import NodeReport, PodReading, Source, Xid, XidSeverity
+from robustrl_api.node import AsIf, NodeReport, PodReading, Source, Xid, XidSeverity
 from robustrl_operator.control.node_hub import PRESENT, NodeHub, Placed
 
 
-def placed(name: str, node: str = "n1", uid: str = "") -> dict[str, Placed]:
+def placed(name: str, node: str = "n1", uid: str = "", as_if: str = "") -> dict[str, Placed]:
     uid = uid or f"uid-{name}"
-    return {uid: Placed(uid, "rl", name, node)}
+    return {uid: Placed(uid, "rl", name, node, as_if=as_if)}
 
 
 def reading(name: str, *codes: int, severity: XidSeverity = XidSeverity.GPU, idle: float = 7) -> PodReading:
@@ -53,9 +53,11 @@ def test_a_node_is_told_its_own_pods_of_all_jobs(desk: Desk) -> None:
 
 
 def test_a_node_is_told_what_to_say_on_purpose_of_which_pod() -> None:
-    hub = NodeHub(lambda: NOW, lambda pod: None, {"uid-a-0": 79, "uid-a-1": 0}.__getitem__)
+    hub = NodeHub(lambda: NOW, lambda pod: None)
+    hub.watch("rl/a", placed("a-0", as_if=AsIf.STUCK) | placed("a-1"))
+    assert {pod.name: pod.as_if for pod in hub.take(NodeReport(node="n1")).pods} == {"a-0": "Stuck", "a-1": ""}
     hub.watch("rl/a", placed("a-0") | placed("a-1"))
-    assert {pod.name: pod.xid for pod in hub.take(NodeReport(node="n1")).pods} == {"a-0": 79, "a-1": 0}
+    assert {pod.name: pod.as_if for pod in hub.take(NodeReport(node="n1")).pods} == {"a-0": "", "a-1": ""}
 
 
 def test_a_reading_is_kept_with_its_time(desk: Desk) -> None:

@@ -13,14 +13,15 @@ from tests.operator.build import NOW, SECOND, job, running_job
 
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
-from robustrl_api.status import RLJobStatus
+from robustrl_api.node import NodeReport
+from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget, RLJobStatus
 from robustrl_operator.control.body import CreationRefused, StatusConflict, StatusRefused
 from robustrl_operator.control.hub import ControlHub
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.faults.kind import Means
 from robustrl_operator.plan import Action, CreatePod, Event, Relabel
-from robustrl_operator.view import Heard, NodeView, PodView, Probe
+from robustrl_operator.view import Heard, NodeView, PodView, Probe, timestamp
 
 
 class Notebook:
@@ -182,6 +183,22 @@ async def test_nothing_is_kept_of_a_pod_that_is_gone() -> None:
     looked_at.view(body.stored)
     assert looked_at._prober.result(gone.uid) is None
     assert looked_at._prober.result(view.pods[0].uid) is not None
+
+
+async def test_the_agents_of_the_pods_nodes_are_told_what_to_say_on_purpose_once_it_is_stored() -> None:
+    view = running_job()
+    uid = view.pods[0].uid
+    target = InjectionTarget(pod=view.pods[0].name, uid=uid, deed=Means.STICK_EXPORTERS)
+    injection = InjectionStatus(
+        id="r1", stage=InjectionStage.STRIKING, targets=(target,), accepted_time=timestamp(NOW)
+    )  # fmt: skip
+    body = Notebook(rl_job(view.status), tuple(replace(pod, node="n1") for pod in view.pods))
+    looked_at = reconciler(body)
+    for stored, words in ((injection, {uid: "Stuck"}), (None, {})):
+        body.stored = rl_job(view.status.model_copy(update={"injection": stored}))
+        await looked_at.reconcile()
+        told = looked_at._hub.nodes.take(NodeReport(node="n1")).pods
+        assert {pod.uid: pod.as_if for pod in told if pod.as_if} == words
 
 
 async def test_silence_is_looked_at_when_it_has_lasted_long_enough_and_no_later(

@@ -13,9 +13,7 @@ import yaml
 from tests.operator.build import NOW
 
 from robustrl_api.job import RLJob
-from robustrl_api.names import LABEL_JOB, EventReason, Role
-from robustrl_api.node import NodeReport
-from robustrl_operator.control.node_hub import Placed
+from robustrl_api.names import EventReason, Role
 from robustrl_operator.kubernetes import jobs as jobs_module
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.kubernetes.jobs import Jobs
@@ -106,34 +104,6 @@ def keys(jobs: Jobs) -> list[str]:
 async def test_jobs_of_another_controller_are_left_to_it(jobs: Jobs, spec: dict[str, Any], taken: bool) -> None:
     jobs.seen(stored(1, **spec))
     assert keys(jobs) == (["ns/j"] if taken else [])
-
-
-INJECTION = {"id": "r1", "kind": "gpu", "stage": "Striking",
-             "targets": [{"pod": "j-trainer-1", "uid": "p1", "deed": "BreakGpu"}]}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("status", "xid"),
-    [
-        ({}, 0),
-        ({"injection": INJECTION}, 79),
-        ({"injection": {**INJECTION, "news": "of a later version"}}, 79),
-        ({"injection": {**INJECTION, "stage": "Struck"}}, 0),
-        ({"injection": {**INJECTION, "stage": "OfALaterVersion"}}, 0),
-        ({"injection": {**INJECTION, "kind": "trainer"}}, 0),
-    ],
-)
-async def test_the_agent_of_a_node_is_told_of_a_gpu_what_stands_in_status(
-    jobs: Jobs, status: dict[str, Any], xid: int
-) -> None:
-    assert jobs._body is not None
-    pod = {"metadata": {"namespace": "ns", "labels": {LABEL_JOB: "j"}, "name": "j-trainer-1", "uid": "p1"}}
-    informer: Any = SimpleNamespace(objects={"p1": pod})
-    jobs._body.pod_informer = informer
-    jobs.hub.nodes.watch("ns/j", {"p1": Placed("p1", "ns", "j-trainer-1", "n1"), "p2": Placed("p2", "ns", "q", "n1")})
-    jobs._body.take_job({**stored(1), "status": status})
-    told = jobs.hub.nodes.take(NodeReport(node="n1")).pods
-    assert {pod.uid: pod.xid for pod in told} == {"p1": xid, "p2": 0}
 
 
 async def test_what_is_wrong_with_an_unreadable_object_is_said_once(jobs: Jobs, server: Server) -> None:

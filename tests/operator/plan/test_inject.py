@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -25,15 +25,15 @@ from tests.operator.world.world import World
 from robustrl_api.control import Harm, Strike, Struck
 from robustrl_api.injection import Request
 from robustrl_api.names import EventReason
-from robustrl_api.node import PodReading, Source, Xid, XidSeverity
+from robustrl_api.node import PodReading, Source
 from robustrl_api.status import InjectionStage, RLJobStatus
 from robustrl_operator.faults.kind import KINDS, FaultKind, Means
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.local.body import LocalBody
-from robustrl_operator.plan import DeletePod, HarmMachine, broken_gpu
+from robustrl_operator.plan import DeletePod, HarmMachine, hearsay
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.rules import inject
-from robustrl_operator.view import JobView, Observed
+from robustrl_operator.view import JobView, Observed, moment
 
 ALLOWED = {"faultInjection": {"mode": "Allowed"}}
 CLUSTER, MACHINE = KubernetesBody.means, LocalBody.means
@@ -75,6 +75,9 @@ def accepted(view: JobView) -> JobView:
         ("gpu", "", {"means": MACHINE}, "what a node agent says of a GPU, and there is none here"),
         ("gpu", "", {}, "no node agent reports a GPU of j-trainer-2, and this fault is nothing but what one says"),
         ("gpu", "", {"readings": GPUS}, "no node agent reports a GPU of j-trainer-2"),
+        ("exporter-lying", "", {"readings": GPUS}, "no node agent reports a GPU of j-trainer-2"),
+        ("exporter-stuck", "", {"means": MACHINE}, "what node agents hear of exporters, and there are none here"),
+        ("exporter-absent", "rank 1", {"readings": GPUS}, "strikes all trainers: name none of them"),
         ("gpu", "rank 0", {"readings": GPUS, "now": NOW + 40 * SECOND}, "no node agent reports a GPU of j-trainer-1"),
         ("checkpoint-damage", "", {"means": EVERYWHERE}, "what surrounds the job"),
         ("leader", "", {"means": EVERYWHERE}, "what surrounds the job"),
@@ -190,15 +193,52 @@ def test_the_agent_of_the_node_is_told_of_a_gpu_until_it_has_said_so() -> None:
     view = accepted(asked("gpu", "rank 0", readings=GPUS))
     injection = view.status.injection
     assert injection is not None
-    assert [broken_gpu.xid_for(injection, uid) for uid in GPUS] == [79, 0]
+    assert [hearsay.as_if(injection, uid) for uid in GPUS] == ["OffTheBus", ""]
     waiting = inject.apply(draft(view))
     assert (waiting.status.injection, waiting.actions) == (injection, ())
-    xid = Xid(code=79, gpu="GPU-0", severity=XidSeverity.GPU)
-    said = PodReading(uid="uid-j-trainer-1", source=Source.GPU, xids=(xid,))
+    said = PodReading(uid="uid-j-trainer-1", source=Source.GPU, as_if="OffTheBus")
     done = inject.apply(draft(replace(view, readings={said.uid: Observed(said, NOW)}))).status.injection
     assert done is not None
     assert done.stage is InjectionStage.STRUCK
-    assert broken_gpu.xid_for(done, "uid-j-trainer-1") == 0
+    assert hearsay.as_if(done, "uid-j-trainer-1") == ""
+
+
+def heard(*uids: str, at: datetime = NOW, as_if: str = "") -> dict[str, Observed]:
+    """What node agents say of pods whose GPUs they see."""
+    return {uid: Observed(PodReading(uid=uid, source=Source.GPU, as_if=as_if), at) for uid in uids}
+
+
+TRAINERS = ("uid-j-trainer-1", "uid-j-trainer-2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("exporter-absent", "Absent"), ("exporter-stuck", "Stuck"), ("exporter-lying", "Idle")]
+)
+def test_exporters_are_wrong_for_a_while_from_when_all_node_agents_say_so(kind: str, word: str) -> None:
+    """When it began stands in status, so any operator knows when it is over."""
+    view = accepted(asked(kind, readings=heard(*TRAINERS)))
+    assert [hearsay.as_if(view.status.injection, uid) for uid in (*TRAINERS, "uid-j-rollout-3")] == [word, word, ""]
+    one = {**view.readings, **heard(TRAINERS[0], as_if=word)}
+    half = inject.apply(draft(replace(view, readings=one)))
+    assert half.status.injection is not None
+    assert [bool(target.struck_time) for target in half.status.injection.targets] == [True, False]
+    view = with_status(replace(view, readings=heard(*TRAINERS, as_if=word)), injection=half.status.injection)
+    for seconds, stage in ((10, "Striking"), (39, "Striking"), (41, "Struck")):
+        after = inject.apply(draft(replace(view, now=NOW + seconds * SECOND)))
+        assert after.status.injection is not None
+        assert (after.status.injection.stage, after.actions) == (stage, ())
+        view = with_status(view, injection=after.status.injection)
+    assert view.status.injection is not None
+    assert moment(view.status.injection.struck_time) == NOW + 10 * SECOND
+    assert hearsay.as_if(view.status.injection, TRAINERS[0]) == ""
+
+
+def test_node_agents_that_do_not_know_the_word_end_it() -> None:
+    view = accepted(asked("exporter-lying", readings=heard(*TRAINERS)))
+    late = inject.apply(draft(replace(view, now=view.now + inject.PATIENCE + SECOND)))
+    assert late.status.injection is not None
+    assert late.status.injection.stage is InjectionStage.FAILED
+    assert late.status.injection.message == "not done within 30 s: j-trainer-1, j-trainer-2"
 
 
 def test_an_operator_that_no_node_agent_has_reported_to_yet_refuses_nothing() -> None:
@@ -291,6 +331,15 @@ def test_a_pod_that_does_as_if_its_machine_were_dead_is_found_and_replaced_like_
     assert world.status.injection.stage is InjectionStage.STRUCK
 
 
+@pytest.mark.parametrize("kind", ["exporter-absent", "exporter-stuck", "exporter-lying"])
+def test_exporters_that_are_wrong_are_no_fault(kind: str) -> None:
+    world = injected(started(), kind).until(lambda w: hearsay.as_if(w.status.injection, w.status.members[0].uid) != "")
+    world.run(10).replace_operator()
+    world.until(lambda w: w.status.injection is not None and w.status.injection.stage == "Struck", within=25).run(90)
+    assert (world.status.incidents, world.status.epoch) == ((), 1)
+    assert {observed.reading.as_if for observed in world.readings.values()} == {""}
+
+
 def test_a_fault_after_it_is_nobodys_purpose() -> None:
     world = injected(started(), "worker").training(epoch=2).run(20)
     world.exit_child(world.members()[0])
@@ -299,7 +348,7 @@ def test_a_fault_after_it_is_nobodys_purpose() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["worker", "workers", "trainer-agent", "trainer-drain", "gpu", "engine", "rollout-pod"]
+    "kind", ["worker", "workers", "trainer-agent", "trainer-drain", "gpu", "exporter-lying", "engine", "rollout-pod"]
 )
 def test_struck_once_wherever_the_operator_is_killed(kind: str) -> None:
     for kill_after in range(12):
@@ -310,12 +359,12 @@ def test_struck_once_wherever_the_operator_is_killed(kind: str) -> None:
         world.kill_operator_after = None
         world.run(30).training()
         targets = len(world.status.injection.targets) if world.status.injection else 0
-        assert targets == (2 if kind == "workers" else 1)
+        assert targets == (2 if kind in ("workers", "exporter-lying") else 1)
         if kind in ("rollout-pod", "trainer-drain", "gpu"):
             assert len(pods - set(world.pods)) == 1
         else:
-            assert len(world.strikes) == targets
-        assert world.status.epoch == (1 if kind in ("engine", "rollout-pod") else 2)
+            assert len(world.strikes) == (0 if kind == "exporter-lying" else targets)
+        assert world.status.epoch == (1 if kind in ("engine", "rollout-pod", "exporter-lying") else 2)
 
 
 def test_the_same_request_seen_again_strikes_no_more() -> None:

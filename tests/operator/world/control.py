@@ -16,10 +16,11 @@ from tests.operator.world.training import managers_up
 from robustrl_api.control import Activity, AgentReport, ChildState
 from robustrl_api.job import RLJob
 from robustrl_api.names import Role
+from robustrl_api.node import AsIf
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import analyze
 from robustrl_operator.faults.kind import Means
-from robustrl_operator.plan import Action, CreatePod, DeletePod, HarmMachine, Plan, ProbePod, Relabel, broken_gpu, plan
+from robustrl_operator.plan import Action, CreatePod, DeletePod, HarmMachine, Plan, ProbePod, Relabel, hearsay, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.view import Heard, JobView, NodeView, Probe
 
@@ -142,8 +143,16 @@ def assign(world: World) -> None:
         p = world.pods[uid]
         if p.agent is not None and reachable(world, p):
             p.agent.assignment = assignment
-        if world.status.injection is not None and broken_gpu.xid_for(world.status.injection, uid):
-            world.break_gpu(p.view.name)
+        if uid in world.readings or hearsay.as_if(world.status.injection, uid):
+            say_on_purpose(world, p, hearsay.as_if(world.status.injection, uid))
+
+
+def say_on_purpose(world: World, p: SimPod, word: str) -> None:
+    """As the agent of the pod's node does: an XID stays, all else is said while it is asked for."""
+    if word == AsIf.OFF_THE_BUS:
+        world.break_gpu(p.view.name)
+    if word or not world.readings[p.view.uid].reading.xids:
+        world.node_agent_says(p.view.uid, as_if=word)
 
 
 def carry_out(world: World, action: Action) -> None:

@@ -73,8 +73,9 @@ class World:
         self.kill_operator_after: int | None = None
         """Kill the operator after so many effects of its next plan that has any; the status write is the first."""
         self.inject = ""
-        self.means = frozenset(Means)
         """The job's annotation."""
+        self.means = frozenset(Means)
+        """What its body can do."""
         self.strikes: list[tuple[str, Strike]] = []
         self.broken_image: Callable[[CreatePod], bool] = lambda create: False
         self.script = script
@@ -209,7 +210,12 @@ class World:
         """The driver reports an XID of the GPU that the pod holds; its process may not have noticed yet."""
         uid = self.pod(name).view.uid
         xid = Xid(code=code, gpu=f"GPU-of-{name}", severity=XidSeverity.GPU, meaning="it broke")
-        self.readings[uid] = Observed(PodReading(uid=uid, source=Source.GPU, xids=(xid,)), self.now)
+        self.node_agent_says(uid, xids=(xid,))
+
+    def node_agent_says(self, uid: str, **changes: Any) -> None:
+        """Of a pod, besides what it said before."""
+        before = self.readings[uid].reading if uid in self.readings else PodReading(uid=uid, source=Source.GPU)
+        self.readings[uid] = Observed(before.model_copy(update=changes), self.now)
 
     def kill_node(self, name: str) -> None:
         self.nodes[name].powered = False

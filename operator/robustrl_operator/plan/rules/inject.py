@@ -17,9 +17,9 @@ from robustrl_api.injection import Request
 from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import InjectionMode
 from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget
-from robustrl_operator.faults.kind import KINDS, FaultKind, Means, aim, deed
+from robustrl_operator.faults.kind import KINDS, LASTING, Blow, FaultKind, Means, aim, deed
 from robustrl_operator.faults.target import index_of
-from robustrl_operator.plan import broken_gpu
+from robustrl_operator.plan import hearsay
 from robustrl_operator.plan.draft import DeletePod, Draft, HarmMachine
 from robustrl_operator.plan.stand_in import stand_in, why_not
 from robustrl_operator.view import moment, timestamp
@@ -85,17 +85,17 @@ def _accept(draft: Draft, request: Request) -> Draft:
     """
     _check_allowed(draft, request)
     kind = FaultKind(request.kind)
-    anatomy = KINDS[kind]
-    if anatomy.role is None or anatomy.first or stand_in(draft.view, anatomy.deed) is None:
-        raise Refused(why_not(draft.view, kind, anatomy.deed))
-    targets = _targets(draft, kind, anatomy.role, request.target)
-    unseen = [target.pod for target in targets if not _can_be_done(draft, target)]
-    if unseen and broken_gpu.may_still_be_heard(draft.view):
+    for each in (*KINDS[kind].first, KINDS[kind].deed):
+        if stand_in(draft.view, each) is None:
+            raise Refused(why_not(draft.view, kind, each))
+    targets = _targets(draft, kind, request.target)
+    unseen = hearsay.unseen(draft.view, targets)
+    if unseen and hearsay.may_still_be_heard(draft.view):
         return draft
     if unseen:
-        raise Refused(broken_gpu.unseen(unseen[0]))
+        raise Refused(hearsay.why_unseen(unseen[0]))
     taken = _status(draft, request, InjectionStage.STRIKING)
-    injection = taken.model_copy(update={"targets": targets, "role": anatomy.role.value})
+    injection = taken.model_copy(update={"targets": targets, "role": (KINDS[kind].role or Role.TRAINER).value})
     draft = draft.set(injection=injection).tell(EventReason.FAULT_INJECTED, _words(injection), warning=True)
     return _strike_from_outside(draft)
 
@@ -111,12 +111,9 @@ def _check_allowed(draft: Draft, request: Request) -> None:
         raise Refused("the job has ended" if draft.ended else "the job is suspended")
 
 
-def _targets(draft: Draft, kind: FaultKind, role: Role, target: str) -> tuple[InjectionTarget, ...]:
-    def playing(role: Role) -> list[str]:
-        return _playing(draft, role)
-
+def _targets(draft: Draft, kind: FaultKind, target: str) -> tuple[InjectionTarget, ...]:
     try:
-        blows = aim(kind, playing, index_of(target, role, playing(role)))
+        blows = _blows(draft, kind, target)
     except LookupError as error:
         raise Refused(str(error)) from error
     if len(blows) > MAX_TARGETS:
@@ -126,8 +123,22 @@ def _targets(draft: Draft, kind: FaultKind, role: Role, target: str) -> tuple[In
     return tuple(InjectionTarget(pod=pod, uid=uids[pod], deed=done) for pod, done in deeds if done is not None)
 
 
-def _can_be_done(draft: Draft, target: InjectionTarget) -> bool:
-    return target.deed != Means.BREAK_GPU or broken_gpu.can_be_said(draft.view, target.uid)
+def _blows(draft: Draft, kind: FaultKind, target: str) -> tuple[Blow, ...]:
+    """What surrounds the job is struck as far as its trainers have to do with it.
+
+    Raises:
+        LookupError: there is no such pod now.
+    """
+
+    def playing(role: Role) -> list[str]:
+        return _playing(draft, role)
+
+    role = KINDS[kind].role
+    if role is not None:
+        return aim(kind, playing, index_of(target, role, playing(role)))
+    if target or not playing(Role.TRAINER):
+        raise LookupError(f"{kind} strikes all trainers: name none of them" if target else "there is no trainer now")
+    return tuple(Blow(pod, KINDS[kind].deed) for pod in playing(Role.TRAINER))
 
 
 def _playing(draft: Draft, role: Role) -> list[str]:
@@ -148,12 +159,20 @@ def _advance(draft: Draft) -> Draft:
     if failed:
         return _fail(draft, injection, failed[0])
     if all(target.struck_time for target in targets):
-        now = timestamp(draft.view.now)
-        return draft.set(injection=injection.model_copy(update={"stage": InjectionStage.STRUCK, "struck_time": now}))
+        return draft.set(injection=_once_all_are_struck(draft, injection))
     if draft.view.now - moment(injection.accepted_time) > PATIENCE:
         late = ", ".join(target.pod for target in targets if not target.struck_time)
         return _fail(draft, injection, f"not done within {PATIENCE.total_seconds():.0f} s: {late}")
     return _strike_from_outside(draft.set(injection=injection))
+
+
+def _once_all_are_struck(draft: Draft, injection: InjectionStatus) -> InjectionStatus:
+    """Done, unless it has to be kept up for a while."""
+    last = max(target.struck_time for target in injection.targets)
+    seconds = max(LASTING.get(target.deed, 0.0) for target in injection.targets)
+    is_over = draft.view.now - moment(last) >= timedelta(seconds=seconds)
+    stage = InjectionStage.STRUCK if is_over else InjectionStage.STRIKING
+    return injection.model_copy(update={"stage": stage, "struck_time": last})
 
 
 def _fail(draft: Draft, injection: InjectionStatus, why: str) -> Draft:
@@ -179,8 +198,8 @@ def _is_struck(draft: Draft, injection: InjectionStatus, target: InjectionTarget
     pod, report = draft.view.by_uid.get(target.uid), draft.view.report(target.uid)
     if pod is None:
         return True
-    if target.deed == Means.BREAK_GPU:
-        return broken_gpu.is_said(draft.view, target.uid)
+    if target.deed in hearsay.WORDS:
+        return hearsay.is_said(draft.view, target)
     if target.deed in set(Means):
         return target.deed not in SHOWN_BY_THE_POD or pod.deleting
     return report is not None and report.struck is not None and report.struck.id == injection.id
@@ -196,7 +215,7 @@ def _strike_from_outside(draft: Draft) -> Draft:
             continue
         if means is Means.DELETE:
             draft = draft.act(DeletePod(target.pod, target.uid, force=False))
-        elif means is not Means.BREAK_GPU:
+        elif means not in hearsay.WORDS:
             draft = draft.act(HarmMachine(target.pod, target.uid, means, injection.id))
     return draft
 
