@@ -184,6 +184,19 @@ def test_inject_follows_a_fault_on_purpose(
     assert status.incidents[-1].cause in causes
 
 
+@pytest.mark.parametrize("kind", ["storage-full", "storage-read-only"])
+def test_inject_of_what_is_no_fault_is_over_with_nothing_on_record(
+    job: ClusterJob, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    settled(job)
+    before = job.status
+    code = robustrl(job, monkeypatch, "inject", kind, "--job", job.name)
+    said = capsys.readouterr().out
+    assert (code, "nothing was taken for a fault" in said) == (0, True), said
+    settled(job)
+    assert (job.status.epoch, job.status.incidents) == (before.epoch, before.incidents)
+
+
 def test_nothing_was_lost_or_trained_twice(
     job: ClusterJob, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,10 @@ class Harm(StrEnum):
     tell it from one whose machine has lost power."""
     STAND_STILL = "StandStill"
     """The same for a while; then all goes on as if nothing had happened."""
+    STORAGE_FULL = "StorageFull"
+    """For some seconds nothing that the agent writes to storage finds room, as it believes."""
+    STORAGE_READ_ONLY = "StorageReadOnly"
+    """The same, for a volume that nobody can write to."""
     CUT_OFF = "CutOff"
     """The same for a longer while: a node that cannot be reached for a minute comes to the same for everybody else."""
 

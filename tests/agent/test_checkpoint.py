@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -20,6 +22,7 @@ from robustrl.checkpoint.archive import Archive
 from robustrl.checkpoint.fetch import Found, NoCopy, Wanted, obtain
 from robustrl.checkpoint.folder import MANIFEST, BadCopy, Manifest
 from robustrl.checkpoint.keeping import Keeping
+from robustrl.checkpoint.refusal import Refusal
 from robustrl.checkpoint.shelf import Shelf
 from robustrl.supervisor.http import AgentEndpoint
 from robustrl.supervisor.state import PodState
@@ -398,6 +401,28 @@ async def test_unwritable_storage_is_said_and_survived(memory: Shelf, tmp_path: 
         while told[-1]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.ENOSPC, "No space left on device"), (errno.EROFS, "Read-only file system")]
+)
+async def test_storage_that_refuses_on_purpose_is_one_that_does(
+    memory: Shelf, storage: Shelf, number: int, words: str
+) -> None:
+    """The volume is not touched; told and survived like any other trouble, and the newest is stored afterwards."""
+    clock = SimpleNamespace(now=100.0)
+    told: list[str] = []
+    archive = Archive(memory, storage, told.append)
+    archive.refusal = Refusal(lambda: clock.now)
+    made(memory, Version(1, 1))
+    archive.refusal.begin(number, 5.0)
+    await archive._copy_newest(Version(1, 1))
+    await archive.flush()
+    assert (told, storage.root.exists()) == ([f"checkpoints cannot be written to storage: {words}"], False)
+    clock.now += 5.0
+    made(memory, Version(1, 2))
+    await archive._copy_newest(Version(1, 2))
+    assert (told[1:], storage.versions()) == ([""], [Version(1, 2)])
 
 
 class Hung:

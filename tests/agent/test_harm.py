@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from robustrl.checkpoint.refusal import Refusal
 from robustrl.supervisor import harm
 from robustrl.supervisor.harm import Striker, inflict
 from robustrl.supervisor.memory import PodMemory
@@ -22,7 +24,8 @@ from robustrl_api.control import Harm, Strike, Struck
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 from robustrl_api.skew import read_message
-from robustrl_operator.faults.kind import CUT_SECONDS, FREEZE_SECONDS
+from robustrl_operator.faults.kind import CUT_SECONDS, FREEZE_SECONDS, FaultKind
+from robustrl_operator.faults.matrix import MATRIX
 
 HUNGRY = (
     "import time\nprint('up', flush=True)\nheld = []\nwhile True:\n  held.append(bytearray(1 << 24)); time.sleep(.01)"
@@ -94,12 +97,12 @@ async def test_slowed_down_for_a_while(process: subprocess.Popen[bytes], monkeyp
     assert process.poll() is None
 
 
-def striker(tmp_path: Path, pid: int | None) -> tuple[PodState, Striker]:
+def striker(tmp_path: Path, pid: int | None, storage: Refusal | None = None) -> tuple[PodState, Striker]:
     state = PodState("p", Role.ROLLOUT)
     config = PodConfig(
         job="j", namespace="n", role=Role.ROLLOUT, control_url="http://127.0.0.1:1", memory_dir=str(tmp_path), steps=1
     )
-    return state, Striker(state, PodMemory(config), lambda: pid)
+    return state, Striker(state, PodMemory(config), lambda: pid, storage)
 
 
 async def test_a_strike_is_carried_out_once_also_by_the_next_agent(
@@ -127,6 +130,26 @@ async def test_without_a_process_it_says_so_and_forgets_nothing(tmp_path: Path) 
     agents.take(Strike(id="a", harm=Harm.KILL))
     assert state.struck is not None
     assert state.struck.error == "no process runs in this pod now"
+
+
+@pytest.mark.parametrize("wanted", [Harm.STORAGE_FULL, Harm.STORAGE_READ_ONLY])
+async def test_storage_refuses_for_as_long_as_the_row_of_the_matrix_has_it(tmp_path: Path, wanted: Harm) -> None:
+    clock = SimpleNamespace(now=100.0)
+    state, agents = striker(tmp_path, None, storage := Refusal(lambda: clock.now))
+    storage.check()
+    agents.take(Strike(id="a", harm=wanted))
+    assert state.struck == Struck(id="a")
+    (seconds,) = {row.seconds for row in MATRIX if row.kind in (FaultKind.STORAGE_FULL, FaultKind.STORAGE_READ_ONLY)}
+    for clock.now, refused in ((100.0, True), (100.0 + seconds - 0.1, True), (100.0 + seconds, False)):
+        with pytest.raises(OSError, match=r"No space|Read-only") if refused else contextlib.nullcontext():
+            storage.check()
+
+
+async def test_where_there_is_no_storage_none_refuses(tmp_path: Path) -> None:
+    state, agents = striker(tmp_path, None)
+    agents.take(Strike(id="a", harm=Harm.STORAGE_FULL))
+    assert state.struck is not None
+    assert "no storage" in state.struck.error
 
 
 async def test_a_harm_of_a_later_version_is_said_to_be_none(tmp_path: Path) -> None:

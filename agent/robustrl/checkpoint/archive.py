@@ -12,6 +12,7 @@ from pathlib import Path
 
 from robustrl.checkpoint import folder
 from robustrl.checkpoint.copier import Copier
+from robustrl.checkpoint.refusal import Refusal
 from robustrl.checkpoint.shelf import Shelf
 from robustrl_api.version import Version
 
@@ -35,6 +36,7 @@ class Archive(Copier):
         self._storage = storage
         self._tell = tell
         self._more = asyncio.Event()
+        self.refusal = Refusal()
 
     def committed(self, version: Version) -> None:
         super().committed(version)
@@ -98,6 +100,7 @@ class Archive(Copier):
             target = storage.folder(version, _rank(source))
             try:
                 if not target.exists():
+                    self.refusal.check()
                     folder.copy(source, target)
             except OSError:
                 if not target.exists():  # else another pod was faster with its copy

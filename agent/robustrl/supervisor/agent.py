@@ -57,7 +57,12 @@ class Agent:
             self._state, self._memory.checkpoints, self._keeping, host, config.agent_port, self._works
         )
         self._control = ControlClient(config, self._state, self._apply)
-        self._striker = Striker(self._state, self._memory, lambda: self._runner.process() if self._runner else None)
+        self._striker = Striker(
+            self._state,
+            self._memory,
+            lambda: self._runner.process() if self._runner else None,
+            self._archive.refusal if self._archive.has_target else None,
+        )
         self._playing: tuple[Role, int] | None = None
         self._runner: Runner | None = None
 

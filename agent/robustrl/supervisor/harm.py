@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from robustrl.checkpoint.refusal import Refusal
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.proc_stat import descendants
 from robustrl.supervisor.state import PodState
@@ -31,7 +32,9 @@ LONGEST_SLEEP_SECONDS = 3600.0
 FOR_EVER_SECONDS = float("inf")
 STILL_SECONDS = {Harm.STAND_STILL: 20.0, Harm.CUT_OFF: 60.0, Harm.FALL_SILENT: FOR_EVER_SECONDS}
 """For how long everything in the container stands still."""
-OF_THE_WHOLE_POD = frozenset({Harm.KILL_AGENT, *STILL_SECONDS})
+REFUSED_WRITES = {Harm.STORAGE_FULL: errno.ENOSPC, Harm.STORAGE_READ_ONLY: errno.EROFS}
+REFUSED_SECONDS = 5.0
+OF_THE_WHOLE_POD = frozenset({Harm.KILL_AGENT, *STILL_SECONDS, *REFUSED_WRITES})
 """These need no process under the agent's care."""
 
 _SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
@@ -111,10 +114,17 @@ class Striker:
 
     Args:
         process: the process to harm: one under the agent's care, if there is any.
+        storage: what can refuse the agent's writes to storage, if it has any.
     """
 
-    def __init__(self, state: PodState, memory: PodMemory, process: Callable[[], int | None]) -> None:
-        self._state, self._memory, self._process = state, memory, process
+    def __init__(
+        self,
+        state: PodState,
+        memory: PodMemory,
+        process: Callable[[], int | None],
+        storage: Refusal | None = None,
+    ) -> None:
+        self._state, self._memory, self._process, self._storage = state, memory, process, storage
         self._slowing: asyncio.Task[None] | None = None
 
     def take(self, strike: Strike | None) -> None:
@@ -132,11 +142,16 @@ class Striker:
         harm, pid = Harm(strike.harm), self._process()
         if pid is None and harm not in OF_THE_WHOLE_POD:
             return "no process runs in this pod now"
+        if self._storage is None and harm in REFUSED_WRITES:
+            return "it writes checkpoints to no storage: the job has no checkpoint.storage"
         log.warning("a fault is made on purpose: %s (%s)", harm, strike.id)
         self._memory.mark_strike(strike.id)
         if harm is Harm.KILL_AGENT:
             # SIGKILL would not reach the first process of a container from inside it.
             os._exit(AGENT_KILLED_STATUS)
+        if self._storage is not None and harm in REFUSED_WRITES:
+            self._storage.begin(REFUSED_WRITES[harm], REFUSED_SECONDS)
+            return ""
         if harm in STILL_SECONDS:
             self._slowing = asyncio.create_task(self._stand_still(STILL_SECONDS[harm]), name="harm")
             return ""

@@ -103,7 +103,7 @@ LASTING: dict[str, float] = dict.fromkeys(
     (Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS), EXPORTER_SECONDS
 )
 """By deed: for how many seconds it goes on, where it has to be kept up."""
-NO_FAULTS: frozenset[str] = frozenset({Harm.SLOW, *LASTING})
+NO_FAULTS: frozenset[str] = frozenset({Harm.SLOW, Harm.STORAGE_FULL, Harm.STORAGE_READ_ONLY, *LASTING})
 """Deeds that are no faults of the job: nothing is to be put on record because of them."""
 
 

@@ -15,9 +15,12 @@ PLAYED: dict[Means, Deed] = {
     Means.CUT_POWER: Harm.FALL_SILENT,
     Means.FREEZE: Harm.STAND_STILL,
     Means.CUT_LINK: Harm.CUT_OFF,
+    Means.FILL_STORAGE: Harm.STORAGE_FULL,
+    Means.SEAL_STORAGE: Harm.STORAGE_READ_ONLY,
 }
 """On Kubernetes, by the pod's agent."""
 
+BY_HAND = frozenset({Means.FILL_STORAGE, Means.SEAL_STORAGE})
 EXPORTERS = (Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS)
 ONLY_ON_KUBERNETES = {
     Means.CUT_LINK: "a node that is cut off from others, and here is one machine. Nearest comes one that stands still: "
@@ -47,6 +50,8 @@ def why_not(view: JobView, kind: FaultKind, deed: Deed) -> str:
     """Why nothing stands for a deed here, and what to do about it."""
     if owns_machines(view) and isinstance(deed, Means) and deed in ONLY_ON_KUBERNETES:
         return f"{kind} is {ONLY_ON_KUBERNETES[deed]}"
+    if owns_machines(view) and deed in BY_HAND:
+        return f"{kind} is done here to a volume of the checkpoints' own, by robustrl run FILE --fault {kind}@STEP"
     return (
         f"{kind} harms the cluster itself or what surrounds the job, which are not the operator's to harm. Nearest to "
         "it come dead machines (trainer, rollout, manager), one that stands still (trainer-freeze), and deleted pods "

@@ -134,7 +134,7 @@ def test_the_end_of_it(found: RLJobStatus, over: bool | None) -> None:
     assert (end[0] if end else None) is over
 
 
-@pytest.mark.parametrize("deed", ["Slow", "StickExporters"])
+@pytest.mark.parametrize("deed", ["Slow", "StickExporters", "StorageFull"])
 def test_what_is_no_fault_is_over_when_nothing_was_found_for_a_while(deed: str) -> None:
     end = conclusion(status(deed=deed), "r1", QUIET_SECONDS + 1)
     assert end is not None

@@ -77,6 +77,7 @@ def accepted(view: JobView) -> JobView:
         ("gpu", "", {"readings": GPUS}, "no node agent reports a GPU of j-trainer-2"),
         ("exporter-lying", "", {"readings": GPUS}, "no node agent reports a GPU of j-trainer-2"),
         ("exporter-stuck", "", {"means": MACHINE}, "what node agents hear of exporters, and there are none here"),
+        ("storage-full", "", {"means": MACHINE}, "robustrl run FILE --fault storage-full@STEP"),
         ("exporter-absent", "rank 1", {"readings": GPUS}, "strikes all trainers: name none of them"),
         ("gpu", "rank 0", {"readings": GPUS, "now": NOW + 40 * SECOND}, "no node agent reports a GPU of j-trainer-1"),
         ("checkpoint-damage", "", {"means": EVERYWHERE}, "what surrounds the job"),
@@ -262,6 +263,8 @@ def test_machines_are_harmed_once_where_there_are_any() -> None:
         ("trainer-and-rollout", ["j-trainer-2", "j-rollout-6"], Harm.FALL_SILENT),
         ("trainer-freeze", ["j-trainer-2"], Harm.STAND_STILL),
         ("trainer-cut", ["j-trainer-2"], Harm.CUT_OFF),
+        ("storage-full", ["j-trainer-1", "j-trainer-2"], Harm.STORAGE_FULL),
+        ("storage-read-only", ["j-trainer-1", "j-trainer-2"], Harm.STORAGE_READ_ONLY),
     ],
 )
 def test_where_machines_may_not_be_harmed_their_pods_do_as_if(kind: str, struck: list[str], harm: Harm) -> None:
@@ -329,6 +332,17 @@ def test_a_pod_that_does_as_if_its_machine_were_dead_is_found_and_replaced_like_
     assert lost not in world.pods
     assert world.status.injection is not None
     assert world.status.injection.stage is InjectionStage.STRUCK
+
+
+@pytest.mark.parametrize("kind", ["storage-full", "storage-read-only"])
+def test_storage_that_refuses_is_no_fault(kind: str) -> None:
+    world = started()
+    world.means = CLUSTER
+    injected(world, kind).until(lambda w: w.status.injection is not None and w.status.injection.stage == "Struck")
+    world.replace_operator()
+    world.run(60)
+    assert (world.status.incidents, world.status.epoch) == ((), 1)
+    assert sorted(name for name, _ in world.strikes) == sorted(world.members())
 
 
 @pytest.mark.parametrize("kind", ["exporter-absent", "exporter-stuck", "exporter-lying"])

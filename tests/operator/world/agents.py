@@ -11,6 +11,7 @@ from tests.operator.world.machines import SimAgent, SimPod
 from robustrl.supervisor.activity import ActivityWatch
 from robustrl_api.control import Assignment, Child, ChildState, Exit, Harm, Strike, Struck
 from robustrl_api.names import Role
+from robustrl_operator.faults.kind import NO_FAULTS
 
 if TYPE_CHECKING:
     from tests.operator.world.world import World
@@ -49,7 +50,7 @@ def strike(world: World, p: SimPod, agent: SimAgent, strike: Strike) -> None:
         world.restart_agent(p.view.name)
     elif strike.harm in (Harm.FALL_SILENT, Harm.CUT_OFF):
         p.agent = None
-    else:
+    elif strike.harm not in NO_FAULTS:
         world.exit_child(p.view.name, -9)
 
 
