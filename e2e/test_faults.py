@@ -165,6 +165,7 @@ def robustrl(job: ClusterJob, monkeypatch: pytest.MonkeyPatch, *words: str) -> i
         pytest.param(("rollout", "rollout/0"), {"HeartbeatLost"}, id="machine"),
         pytest.param(("trainer-drain", "rank", "1"), {"PodLeaving"}, id="drain"),
         pytest.param(("trainer-cut", "rank", "0"), {"HeartbeatLost"}, id="cut"),
+        pytest.param(("image-gone", "rollout/0"), {"PodDeleted"}, id="image"),
     ],
 )
 def test_inject_follows_a_fault_on_purpose(

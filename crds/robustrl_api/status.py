@@ -190,7 +190,7 @@ class InjectionTarget(DocumentedModel):
     pod: str = Field(max_length=253)
     """The pod."""
     uid: str = Field(max_length=64)
-    """Its UID."""
+    """Its UID. Empty for a pod that was made because of the fault."""
     deed: str = Field(max_length=63)
     """What is done to it."""
     struck_time: str = Field(default="", max_length=64)
@@ -218,6 +218,11 @@ class InjectionStatus(DocumentedModel):
     """When the operator took it up or refused it."""
     struck_time: str = Field(default="", max_length=64)
     """When the last of them was struck."""
+
+
+def struck_pods(injection: InjectionStatus) -> tuple[str, ...]:
+    """Who is struck, each once."""
+    return tuple(dict.fromkeys(target.pod for target in injection.targets if target.uid))
 
 
 class RLJobStatus(DocumentedModel):

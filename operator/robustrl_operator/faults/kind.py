@@ -99,11 +99,11 @@ CUT_SECONDS = 60.0
 API_SECONDS = 30.0
 LEASE_SECONDS = 10.0
 EXPORTER_SECONDS = 30.0
-LASTING: dict[str, float] = dict.fromkeys(
-    (Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS), EXPORTER_SECONDS
-)
+IMAGE_SECONDS = 30.0
+OF_EXPORTERS = frozenset({Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS})
+LASTING: dict[str, float] = {Means.TAKE_IMAGE: IMAGE_SECONDS, **dict.fromkeys(OF_EXPORTERS, EXPORTER_SECONDS)}
 """By deed: for how many seconds it goes on, where it has to be kept up."""
-NO_FAULTS: frozenset[str] = frozenset({Harm.SLOW, Harm.STORAGE_FULL, Harm.STORAGE_READ_ONLY, *LASTING})
+NO_FAULTS: frozenset[str] = frozenset({Harm.SLOW, Harm.STORAGE_FULL, Harm.STORAGE_READ_ONLY, *OF_EXPORTERS})
 """Deeds that are no faults of the job: nothing is to be put on record because of them."""
 
 

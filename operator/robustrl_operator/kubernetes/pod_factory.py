@@ -29,6 +29,8 @@ CA_CONFIG_MAP = "robustrl-ca"
 TOKEN_SECONDS = 3600
 GRACE_SECONDS = 30
 """As Kubernetes' own default: pods that have nothing to hand over go at once anyway."""
+NOBODYS_IMAGE = "gone-on-purpose.invalid/image"
+"""Of a registry that there cannot be (RFC 2606)."""
 Manifest = dict[str, Any]
 
 
@@ -36,6 +38,8 @@ def build_pod(job: RLJob, action: CreatePod, control_url: str) -> Manifest:
     """The pod's manifest, ready to be created."""
     template = template_of(job, action)
     spec: Manifest = template.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if not action.pullable:
+        spec["containers"][0]["image"] = NOBODYS_IMAGE
     if action.role is not Role.SERVICE:
         _supervise(spec, job, action.role, control_url)
     spec.setdefault("enableServiceLinks", False)

@@ -26,6 +26,8 @@ class CreatePod:
     """Nodes known to be lost, though the scheduler may not have heard of it yet."""
     suspect_nodes: tuple[str, ...] = ()
     """Nodes to be avoided if there is room elsewhere."""
+    pullable: bool = True
+    """False: made on purpose with an image that nobody can pull."""
 
 
 @dataclass(frozen=True, slots=True)

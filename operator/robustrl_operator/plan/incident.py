@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from robustrl_api.names import EventReason
-from robustrl_api.status import Incident, InjectionStage, InjectionStatus, Scope
+from robustrl_api.status import Incident, InjectionStage, InjectionStatus, Scope, struck_pods
 from robustrl_operator.analyze.verdict import Verdict
 from robustrl_operator.faults.kind import NO_FAULTS
 from robustrl_operator.plan import suspicion
@@ -86,7 +86,7 @@ def _made_by(draft: Draft, role: str, pod: str) -> str:
         return ""
     made = sum(1 for before in draft.status.incidents if before.injection == injection.id)
     concerns = role == injection.role or any(target.pod == pod for target in injection.targets)
-    return injection.id if concerns and made < len(injection.targets) else ""
+    return injection.id if concerns and made < len(struck_pods(injection)) else ""
 
 
 def _is_none(injection: InjectionStatus) -> bool:

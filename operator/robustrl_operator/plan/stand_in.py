@@ -7,7 +7,7 @@ the same for this job is done to its pods.
 from __future__ import annotations
 
 from robustrl_api.control import Harm
-from robustrl_operator.faults.kind import Deed, FaultKind, Means
+from robustrl_operator.faults.kind import OF_EXPORTERS, Deed, FaultKind, Means
 from robustrl_operator.plan import hearsay
 from robustrl_operator.view import JobView
 
@@ -17,17 +17,19 @@ PLAYED: dict[Means, Deed] = {
     Means.CUT_LINK: Harm.CUT_OFF,
     Means.FILL_STORAGE: Harm.STORAGE_FULL,
     Means.SEAL_STORAGE: Harm.STORAGE_READ_ONLY,
+    Means.TAKE_IMAGE: Means.TAKE_IMAGE,
 }
-"""On Kubernetes, by the pod's agent."""
+"""On Kubernetes, by the pod's agent; of its image by the operator, which makes the pod."""
 
 BY_HAND = frozenset({Means.FILL_STORAGE, Means.SEAL_STORAGE})
-EXPORTERS = (Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS)
 ONLY_ON_KUBERNETES = {
     Means.CUT_LINK: "a node that is cut off from others, and here is one machine. Nearest comes one that stands still: "
     "trainer-freeze",
     Means.DRAIN: "an eviction by Kubernetes, which does not run this job. Its pod may be deleted instead: trainer-pod",
     Means.BREAK_GPU: "what a node agent says of a GPU, and there is none here. Nearest comes a dead machine: trainer",
-    **dict.fromkeys(EXPORTERS, "what node agents hear of exporters, and there are none here"),
+    Means.TAKE_IMAGE: "of a pod whose image cannot be pulled, and processes have none. Nearest comes a deleted pod: "
+    "rollout-pod",
+    **dict.fromkeys(OF_EXPORTERS, "what node agents hear of exporters, and there are none here"),
 }
 
 

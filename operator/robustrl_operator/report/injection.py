@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from robustrl_api.status import Incident, InjectionStage, InjectionStatus, RLJobStatus, has_ended
+from robustrl_api.status import Incident, InjectionStage, InjectionStatus, RLJobStatus, has_ended, struck_pods
 from robustrl_operator.faults.kind import NO_FAULTS
 from robustrl_operator.report.incidents import stage_seconds
 
@@ -92,7 +92,7 @@ def lines(status: RLJobStatus, request: str) -> Iterator[str]:
     injection = status.injection
     if injection is None or injection.id != request:
         return
-    pods = ", ".join(target.pod for target in injection.targets)
+    pods = ", ".join(struck_pods(injection))
     if injection.targets:
         yield f"accepted: strikes {pods}"
     if injection.struck_time:
@@ -126,7 +126,7 @@ def conclusion(status: RLJobStatus, request: str, quiet_seconds: float) -> tuple
     if injection.stage in (InjectionStage.REFUSED, InjectionStage.FAILED):
         return False, f"{injection.stage.lower()}: {injection.message}"
     made = _made(status, request)
-    struck = {target.pod for target in injection.targets}
+    struck = struck_pods(injection)
     if injection.stage is InjectionStage.STRUCK and made and all(incident.reconnected_time for incident in made):
         lost = f"over it: lost: {'; '.join(sorted({incident.lost or 'nothing' for incident in made}))}"
         if len(made) >= len(struck):

@@ -63,6 +63,19 @@ def test_which_nodes_it_is_kept_off(nodes: tuple[str, ...]) -> None:
     assert read_pod(made).kept_off == nodes
 
 
+def test_an_image_that_is_gone_on_purpose_is_of_a_registry_that_there_cannot_be() -> None:
+    made = [
+        build_pod(
+            RLJob(metadata=ObjectMeta(name="j"), spec=job()),
+            CreatePod("j-rollout-1", Role.ROLLOUT, pullable=pullable),
+            "https://operator",
+        )["spec"]["containers"][0]["image"]
+        for pullable in (True, False)
+    ]
+    assert made[0] == job().trainer.template.spec.containers[0].image
+    assert made[1].split("/")[0].endswith(".invalid")
+
+
 @pytest.mark.parametrize(
     ("labels", "origin", "role"),
     [

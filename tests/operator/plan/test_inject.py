@@ -24,13 +24,13 @@ from tests.operator.world.world import World
 
 from robustrl_api.control import Harm, Strike, Struck
 from robustrl_api.injection import Request
-from robustrl_api.names import EventReason
+from robustrl_api.names import EventReason, Role
 from robustrl_api.node import PodReading, Source
-from robustrl_api.status import InjectionStage, RLJobStatus
+from robustrl_api.status import ConditionType, InjectionStage, RLJobStatus
 from robustrl_operator.faults.kind import KINDS, FaultKind, Means
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.local.body import LocalBody
-from robustrl_operator.plan import DeletePod, HarmMachine, hearsay
+from robustrl_operator.plan import CreatePod, DeletePod, HarmMachine, hearsay
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.rules import inject
 from robustrl_operator.view import JobView, Observed, moment
@@ -77,6 +77,7 @@ def accepted(view: JobView) -> JobView:
         ("gpu", "", {"readings": GPUS}, "no node agent reports a GPU of j-trainer-2"),
         ("exporter-lying", "", {"readings": GPUS}, "no node agent reports a GPU of j-trainer-2"),
         ("exporter-stuck", "", {"means": MACHINE}, "what node agents hear of exporters, and there are none here"),
+        ("image-gone", "", {"means": MACHINE}, "a pod whose image cannot be pulled, and processes have none"),
         ("storage-full", "", {"means": MACHINE}, "robustrl run FILE --fault storage-full@STEP"),
         ("exporter-absent", "rank 1", {"readings": GPUS}, "strikes all trainers: name none of them"),
         ("gpu", "rank 0", {"readings": GPUS, "now": NOW + 40 * SECOND}, "no node agent reports a GPU of j-trainer-1"),
@@ -332,6 +333,45 @@ def test_a_pod_that_does_as_if_its_machine_were_dead_is_found_and_replaced_like_
     assert lost not in world.pods
     assert world.status.injection is not None
     assert world.status.injection.stage is InjectionStage.STRUCK
+
+
+def gone_image(w: World) -> bool:
+    return w.status.injection is not None and any(not target.uid for target in w.status.injection.targets)
+
+
+def test_the_replacement_of_a_rollout_cannot_be_pulled_for_a_while() -> None:
+    world = started()
+    world.means = CLUSTER
+    lost = world.of_role(Role.ROLLOUT)[-1]
+    injected(world, "image-gone").until(gone_image).run(10)
+    degraded = world.condition(ConditionType.DEGRADED)
+    assert (degraded.status, degraded.reason) == ("True", "PodsCannotStart")
+    world.run(15)
+    (spoilt,) = [action.name for action in world.did(CreatePod) if not action.pullable]
+    assert world.pod(spoilt).view.waiting == "ErrImagePull"
+    world.until(lambda w: w.status.injection is not None and w.status.injection.stage == "Struck", within=10)
+    world.until(lambda w: w.holds(ConditionType.READY), within=15).run(20)
+    assert spoilt not in {pod.view.name for pod in world.pods.values()}
+    assert len(world.of_role(Role.ROLLOUT)) == world.spec.rollout.replicas
+    (incident,) = world.status.incidents
+    assert (incident.pod, incident.cause, incident.injection, world.status.epoch) == (lost, "PodDeleted", "r1", 1)
+
+
+def test_an_image_that_is_gone_comes_back_whoever_the_operator_is_by_then() -> None:
+    for kill_after in range(8):
+        for late in (False, True):
+            world = started()
+            world.means = CLUSTER
+            injected(world, "image-gone")
+            if late:
+                world.until(gone_image).run(25)
+            world.kill_operator_after = kill_after
+            world.until(lambda w: w.status.injection is not None and w.status.injection.stage == "Struck")
+            world.until(lambda w: w.holds(ConditionType.READY)).run(5)
+            world.kill_operator_after = None
+            world.until(lambda w: w.holds(ConditionType.READY)).run(5)
+            assert [incident.cause for incident in world.status.incidents] == ["PodDeleted"], (kill_after, late)
+            assert not [pod for pod in world.pods.values() if pod.waiting], (kill_after, late)
 
 
 @pytest.mark.parametrize("kind", ["storage-full", "storage-read-only"])

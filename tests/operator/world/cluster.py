@@ -95,8 +95,9 @@ def delete(world: World, p: SimPod, *, force: bool) -> None:
 def create(world: World, action: CreatePod) -> None:
     if any(p.view.name == action.name for p in world.pods.values()):
         return  # the API server says 409, and that is no error
+    pulls = action.pullable and not world.broken_image(action)
     view = PodView(
         name=action.name, uid=f"uid-{next(world.serial)}", origin=action.role, role=action.role, created=world.now,
         attempt=world.status.attempt,
     )  # fmt: skip
-    world.pods[view.uid] = SimPod(view, waiting="ErrImagePull" if world.broken_image(action) else "")
+    world.pods[view.uid] = SimPod(view, waiting="" if pulls else "ErrImagePull")

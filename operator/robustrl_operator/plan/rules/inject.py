@@ -16,11 +16,13 @@ from robustrl_api.control import Harm, Strike
 from robustrl_api.injection import Request
 from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import InjectionMode
-from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget
-from robustrl_operator.faults.kind import KINDS, LASTING, Blow, FaultKind, Means, aim, deed
+from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget, struck_pods
+from robustrl_operator.faults.kind import KINDS, Blow, FaultKind, Means, aim, deed
 from robustrl_operator.faults.target import index_of
 from robustrl_operator.plan import hearsay
 from robustrl_operator.plan.draft import DeletePod, Draft, HarmMachine
+from robustrl_operator.plan.lasting import is_over, struck_since
+from robustrl_operator.plan.rules import image_gone
 from robustrl_operator.plan.stand_in import stand_in, why_not
 from robustrl_operator.view import moment, timestamp
 
@@ -39,7 +41,7 @@ class Refused(Exception):
 
 
 def apply(draft: Draft) -> Draft:
-    draft = _advance(draft)
+    draft = image_gone.spoil(_advance(draft))
     request = _request(draft)
     if request is None:
         return draft
@@ -158,21 +160,13 @@ def _advance(draft: Draft) -> Draft:
     injection = injection.model_copy(update={"targets": targets})
     if failed:
         return _fail(draft, injection, failed[0])
-    if all(target.struck_time for target in targets):
-        return draft.set(injection=_once_all_are_struck(draft, injection))
+    if since := struck_since(injection):
+        stage = InjectionStage.STRUCK if is_over(injection, draft.view.now) else InjectionStage.STRIKING
+        return draft.set(injection=injection.model_copy(update={"stage": stage, "struck_time": since}))
     if draft.view.now - moment(injection.accepted_time) > PATIENCE:
         late = ", ".join(target.pod for target in targets if not target.struck_time)
         return _fail(draft, injection, f"not done within {PATIENCE.total_seconds():.0f} s: {late}")
     return _strike_from_outside(draft.set(injection=injection))
-
-
-def _once_all_are_struck(draft: Draft, injection: InjectionStatus) -> InjectionStatus:
-    """Done, unless it has to be kept up for a while."""
-    last = max(target.struck_time for target in injection.targets)
-    seconds = max(LASTING.get(target.deed, 0.0) for target in injection.targets)
-    is_over = draft.view.now - moment(last) >= timedelta(seconds=seconds)
-    stage = InjectionStage.STRUCK if is_over else InjectionStage.STRIKING
-    return injection.model_copy(update={"stage": stage, "struck_time": last})
 
 
 def _fail(draft: Draft, injection: InjectionStatus, why: str) -> Draft:
@@ -215,12 +209,12 @@ def _strike_from_outside(draft: Draft) -> Draft:
             continue
         if means is Means.DELETE:
             draft = draft.act(DeletePod(target.pod, target.uid, force=False))
-        elif means not in hearsay.WORDS:
+        elif means is not Means.TAKE_IMAGE and means not in hearsay.WORDS:
             draft = draft.act(HarmMachine(target.pod, target.uid, means, injection.id))
     return draft
 
 
 def _words(injection: InjectionStatus) -> str:
-    struck = ", ".join(target.pod for target in injection.targets) or injection.target
+    struck = ", ".join(struck_pods(injection)) or injection.target
     text = f"{injection.kind or 'fault'} ({injection.id})" + (f" of {struck}" if struck else "")
     return f"{text}: {injection.message}" if injection.message else text

@@ -11,10 +11,11 @@ from robustrl_api.names import Role
 from robustrl_operator.analyze.verdict import Cause
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.replacement import replace_or_record
+from robustrl_operator.plan.rules.image_gone import is_spoilt
 
 
 def apply(draft: Draft) -> Draft:
-    let_go = {pod.uid for pod in draft.view.pods if draft.is_let_go(pod)}
+    let_go = {pod.uid for pod in draft.view.pods if draft.is_let_go(pod) or is_spoilt(draft, pod)}
     for pod in draft.view.pods:
         if draft.role_of(pod) is Role.ROLLOUT and pod.uid not in draft.gone:
             released = pod.uid in let_go
