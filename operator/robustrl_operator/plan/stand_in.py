@@ -1,7 +1,7 @@
 """What is done for a fault to the one job alone, where the fault itself would strike others as well; why nothing is.
 
 On one's own machine the body harms what the fault says. On Kubernetes machines belong to everybody, and what comes to
-the same for this job is done to its pods.
+the same for this job is done to its pods. What has no such stand-in is refused, in words that say what to do instead.
 """
 
 from __future__ import annotations
@@ -21,15 +21,35 @@ PLAYED: dict[Means, Deed] = {
 }
 """On Kubernetes, by the pod's agent; of its image by the operator, which makes the pod."""
 
-BY_HAND = frozenset({Means.FILL_STORAGE, Means.SEAL_STORAGE})
-ONLY_ON_KUBERNETES = {
-    Means.CUT_LINK: "a node that is cut off from others, and here is one machine. Nearest comes one that stands still: "
-    "trainer-freeze",
-    Means.DRAIN: "an eviction by Kubernetes, which does not run this job. Its pod may be deleted instead: trainer-pod",
-    Means.BREAK_GPU: "what a node agent says of a GPU, and there is none here. Nearest comes a dead machine: trainer",
-    Means.TAKE_IMAGE: "of a pod whose image cannot be pulled, and processes have none. Nearest comes a deleted pod: "
+BY_RUN = "is done by the hand of the run itself, and only by that: robustrl run FILE --fault {kind}@STEP"
+OF_A_CLUSTER = "is of a cluster, and there is none here: robustrl run is the operator itself"
+NOT_IN_A_RUN: dict[Deed, str] = {
+    Means.CUT_LINK: "is a node that is cut off from others, and here is one machine. Nearest comes one that stands "
+    "still: trainer-freeze",
+    Means.DRAIN: "is an eviction by Kubernetes, which does not run this job. Its pod may be deleted instead: "
+    "trainer-pod",
+    Means.BREAK_GPU: "is what a node agent says of a GPU, and there is none here. Nearest comes a dead machine: "
+    "trainer",
+    Means.TAKE_IMAGE: "is of a pod whose image cannot be pulled, and processes have none. Nearest comes a deleted pod: "
     "rollout-pod",
-    **dict.fromkeys(OF_EXPORTERS, "what node agents hear of exporters, and there are none here"),
+    **dict.fromkeys(OF_EXPORTERS, "is what node agents hear of exporters, and there are none here"),
+    **dict.fromkeys((Means.FILL_STORAGE, Means.SEAL_STORAGE, Means.DAMAGE_CHECKPOINT), BY_RUN),
+    **dict.fromkeys((Means.DELETE_OPERATORS, Means.KILL_LEADER, Means.TAKE_LEASE, Means.STOP_API), OF_A_CLUSTER),
+}
+
+OF_ALL = (
+    "strikes every job of the cluster, which nobody may by changing one of them. Whoever has the right to does it by "
+    "hand (NAMESPACE is the operator's): "
+)
+NOT_ON_KUBERNETES: dict[Deed, str] = {
+    Means.DELETE_OPERATORS: OF_ALL + "kubectl -n NAMESPACE delete pod -l app.kubernetes.io/name=robustrl-operator",
+    Means.KILL_LEADER: OF_ALL + "kubectl -n NAMESPACE delete pod -l robustrl.dev/leader=true --grace-period=0 --force",
+    Means.TAKE_LEASE: OF_ALL + "kubectl -n NAMESPACE patch lease robustrl-operator --type merge "
+    """-p '{"spec":{"holderIdentity":"somebody-else"}}'""",
+    Means.STOP_API: OF_ALL + "the API server is stopped on its machine, where it is a static pod by "
+    "mv /etc/kubernetes/manifests/kube-apiserver.yaml /root/ and, later, back",
+    Means.DAMAGE_CHECKPOINT: "destroys for real a step that was trained, in every pod's memory and on the volume, and "
+    "training must stand still for it. That is for a job of no value, such as robustrl run FILE --fault {kind}@STEP",
 }
 
 
@@ -40,22 +60,15 @@ def stand_in(view: JobView, deed: Deed) -> Deed | None:
     if deed in hearsay.WORDS and Means.BREAK_GPU in view.means:
         # Whoever says the one of a GPU says the others as well.
         return deed
-    return None if owns_machines(view) else PLAYED.get(deed)
-
-
-def owns_machines(view: JobView) -> bool:
-    """Whether machines are the job's own to harm, as those are that `robustrl run` plays."""
-    return Means.CUT_POWER in view.means
+    return None if _owns_machines(view) else PLAYED.get(deed)
 
 
 def why_not(view: JobView, kind: FaultKind, deed: Deed) -> str:
     """Why nothing stands for a deed here, and what to do about it."""
-    if owns_machines(view) and isinstance(deed, Means) and deed in ONLY_ON_KUBERNETES:
-        return f"{kind} is {ONLY_ON_KUBERNETES[deed]}"
-    if owns_machines(view) and deed in BY_HAND:
-        return f"{kind} is done here to a volume of the checkpoints' own, by robustrl run FILE --fault {kind}@STEP"
-    return (
-        f"{kind} harms the cluster itself or what surrounds the job, which are not the operator's to harm. Nearest to "
-        "it come dead machines (trainer, rollout, manager), one that stands still (trainer-freeze), and deleted pods "
-        "(trainer-pod, rollout-pod, manager-pod)"
-    )
+    words = (NOT_IN_A_RUN if _owns_machines(view) else NOT_ON_KUBERNETES)[deed]
+    return f"{kind} {words.replace('{kind}', kind)}"
+
+
+def _owns_machines(view: JobView) -> bool:
+    """Whether machines are the job's own to harm, as those are that `robustrl run` plays."""
+    return Means.CUT_POWER in view.means

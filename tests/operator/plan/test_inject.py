@@ -28,11 +28,13 @@ from robustrl_api.names import EventReason, Role
 from robustrl_api.node import PodReading, Source
 from robustrl_api.status import ConditionType, InjectionStage, RLJobStatus
 from robustrl_operator.faults.kind import KINDS, FaultKind, Means
+from robustrl_operator.kubernetes import leader_label, lease
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.local.body import LocalBody
 from robustrl_operator.plan import CreatePod, DeletePod, HarmMachine, hearsay
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.rules import inject
+from robustrl_operator.plan.stand_in import NOT_ON_KUBERNETES
 from robustrl_operator.view import JobView, Observed, moment
 
 ALLOWED = {"faultInjection": {"mode": "Allowed"}}
@@ -81,8 +83,13 @@ def accepted(view: JobView) -> JobView:
         ("storage-full", "", {"means": MACHINE}, "robustrl run FILE --fault storage-full@STEP"),
         ("exporter-absent", "rank 1", {"readings": GPUS}, "strikes all trainers: name none of them"),
         ("gpu", "rank 0", {"readings": GPUS, "now": NOW + 40 * SECOND}, "no node agent reports a GPU of j-trainer-1"),
-        ("checkpoint-damage", "", {"means": EVERYWHERE}, "what surrounds the job"),
-        ("leader", "", {"means": EVERYWHERE}, "what surrounds the job"),
+        ("checkpoint-damage", "", {}, "destroys for real a step that was trained"),
+        ("checkpoint-damage", "", {"means": MACHINE}, "robustrl run FILE --fault checkpoint-damage@STEP"),
+        ("leader", "", {"means": MACHINE}, "there is none here"),
+        ("leader", "", {}, "kubectl -n NAMESPACE delete pod -l robustrl.dev/leader=true --grace-period=0 --force"),
+        ("operators", "", {}, "kubectl -n NAMESPACE delete pod -l app.kubernetes.io/name=robustrl-operator"),
+        ("lease", "", {}, """patch lease robustrl-operator --type merge -p '{"spec":{"holderIdentity":"""),
+        ("api-server", "", {}, "the API server is stopped on its machine"),
         ("worker", "", {"spec": job(suspend=True, **ALLOWED)}, "suspended"),
     ],
 )
@@ -96,6 +103,25 @@ def test_refused_with_a_reason_and_once(kind: str, target: str, changes: dict[st
     assert after.actions == ()
     again = inject.apply(draft(with_status(view, injection=after.status.injection)))
     assert (again.status.injection, again.events) == (after.status.injection, ())
+
+
+@pytest.mark.parametrize("means", [CLUSTER, MACHINE], ids=["cluster", "machine"])
+@pytest.mark.parametrize("kind", FaultKind)
+def test_every_kind_is_done_or_refused_in_words_that_status_has_room_for(
+    kind: FaultKind, means: frozenset[Means]
+) -> None:
+    view = asked(kind, means=means, readings=heard(*TRAINERS))
+    injection = inject.apply(draft(view)).status.injection
+    assert injection is not None
+    assert (injection.stage is InjectionStage.STRIKING) is not bool(injection.message)
+    assert len(injection.message) < 1024
+    assert not injection.message or injection.message.startswith(f"{kind} ")
+
+
+def test_the_commands_of_the_refusals_are_those_of_the_parts_that_they_name() -> None:
+    words = "".join(NOT_ON_KUBERNETES.values())
+    assert f"-l {leader_label.LABEL}={leader_label.TRUE} " in words
+    assert f"patch lease {lease.NAME} " in words
 
 
 def test_what_is_no_request_is_refused_once() -> None:
