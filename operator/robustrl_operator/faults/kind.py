@@ -228,15 +228,6 @@ def _some(pods: list[str], index: int, count: int) -> list[str]:
     return [*pods[first:], *pods[:first]][:count]
 
 
-def deed(name: str) -> Deed:
-    """The inverse of a deed's value.
-
-    Raises:
-        ValueError: there is none of this name.
-    """
-    return Harm(name) if name in set(Harm) else Means(name)
-
-
 def kinds_text() -> str:
     """Every kind with what it does, a line each."""
     return "\n".join(f"  {kind:20s} {anatomy.what}" for kind, anatomy in KINDS.items())

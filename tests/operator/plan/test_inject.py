@@ -269,6 +269,19 @@ def test_node_agents_that_do_not_know_the_word_end_it() -> None:
     assert late.status.injection.message == "not done within 30 s: j-trainer-1, j-trainer-2"
 
 
+def test_a_deed_that_only_a_later_operator_knows_is_waited_for_in_vain() -> None:
+    view = accepted(asked("trainer-drain"))
+    injection = view.status.injection
+    assert injection is not None
+    (target,) = injection.targets
+    later = injection.model_copy(update={"targets": (target.model_copy(update={"deed": "Melt"}),)})
+    view = with_status(view, injection=later)
+    assert inject.apply(draft(view)).actions == ()
+    over = inject.apply(draft(replace(view, now=view.now + inject.PATIENCE + SECOND))).status.injection
+    assert over is not None
+    assert over.stage is InjectionStage.FAILED
+
+
 def test_an_operator_that_no_node_agent_has_reported_to_yet_refuses_nothing() -> None:
     """The one before it may have died before it took up the request."""
     view = asked("gpu", watching_since=NOW - 20 * SECOND)

@@ -17,27 +17,22 @@ from robustrl_api.injection import Request
 from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import InjectionMode
 from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget, struck_pods
-from robustrl_operator.faults.kind import KINDS, Blow, FaultKind, Means, aim, deed
-from robustrl_operator.faults.target import index_of
+from robustrl_operator.faults.kind import KINDS, FaultKind, Means
 from robustrl_operator.plan import hearsay
+from robustrl_operator.plan.aiming import Refused, targets_of
 from robustrl_operator.plan.draft import DeletePod, Draft, HarmMachine
 from robustrl_operator.plan.lasting import is_over, struck_since
 from robustrl_operator.plan.rules import image_gone
-from robustrl_operator.plan.stand_in import stand_in, why_not
 from robustrl_operator.view import moment, timestamp
 
 PATIENCE = timedelta(seconds=30)
 """An agent that has not struck by then will not: it is gone, or another operator's."""
 
-MAX_TARGETS = 1000
-"""What status has room for."""
-
 SHOWN_BY_THE_POD = frozenset({Means.DELETE, Means.DRAIN})
 """Done when the pod is on its way out, and until then done again. What is done to machines is done once."""
 
-
-class Refused(Exception):
-    """Why there will be no fault."""
+FROM_OUTSIDE: frozenset[str] = frozenset(Means) - {Means.TAKE_IMAGE, *hearsay.WORDS}
+"""Done by an action. Not among them is a deed that only a later operator knows, which was here before this one."""
 
 
 def apply(draft: Draft) -> Draft:
@@ -87,10 +82,7 @@ def _accept(draft: Draft, request: Request) -> Draft:
     """
     _check_allowed(draft, request)
     kind = FaultKind(request.kind)
-    for each in (*KINDS[kind].first, KINDS[kind].deed):
-        if stand_in(draft.view, each) is None:
-            raise Refused(why_not(draft.view, kind, each))
-    targets = _targets(draft, kind, request.target)
+    targets = targets_of(draft, kind, request.target)
     unseen = hearsay.unseen(draft.view, targets)
     if unseen and hearsay.may_still_be_heard(draft.view):
         return draft
@@ -111,43 +103,6 @@ def _check_allowed(draft: Draft, request: Request) -> None:
         raise Refused(f"there is no kind {request.kind!r}; kinds: {', '.join(FaultKind)}")
     if draft.ended or draft.spec.suspend:
         raise Refused("the job has ended" if draft.ended else "the job is suspended")
-
-
-def _targets(draft: Draft, kind: FaultKind, target: str) -> tuple[InjectionTarget, ...]:
-    try:
-        blows = _blows(draft, kind, target)
-    except LookupError as error:
-        raise Refused(str(error)) from error
-    if len(blows) > MAX_TARGETS:
-        raise Refused(f"{kind} would strike {len(blows)} pods, and {MAX_TARGETS} at once is the most")
-    uids = {pod.name: pod.uid for pod in draft.view.pods}
-    deeds = [(blow.pod, stand_in(draft.view, blow.deed)) for blow in blows]
-    return tuple(InjectionTarget(pod=pod, uid=uids[pod], deed=done) for pod, done in deeds if done is not None)
-
-
-def _blows(draft: Draft, kind: FaultKind, target: str) -> tuple[Blow, ...]:
-    """What surrounds the job is struck as far as its trainers have to do with it.
-
-    Raises:
-        LookupError: there is no such pod now.
-    """
-
-    def playing(role: Role) -> list[str]:
-        return _playing(draft, role)
-
-    role = KINDS[kind].role
-    if role is not None:
-        return aim(kind, playing, index_of(target, role, playing(role)))
-    if target or not playing(Role.TRAINER):
-        raise LookupError(f"{kind} strikes all trainers: name none of them" if target else "there is no trainer now")
-    return tuple(Blow(pod, KINDS[kind].deed) for pod in playing(Role.TRAINER))
-
-
-def _playing(draft: Draft, role: Role) -> list[str]:
-    """Trainers by rank, others oldest first."""
-    if role is Role.TRAINER:
-        return [member.pod for member in draft.status.members if member.uid in draft.view.by_uid]
-    return [pod.name for pod in draft.live(role) if pod.uid not in draft.gone]
 
 
 def _advance(draft: Draft) -> Draft:
@@ -204,13 +159,12 @@ def _strike_from_outside(draft: Draft) -> Draft:
     injection = draft.status.injection
     assert injection is not None
     for target in injection.targets:
-        means = deed(target.deed)
-        if target.struck_time or not isinstance(means, Means) or target.uid not in draft.view.by_uid:
+        if target.struck_time or target.deed not in FROM_OUTSIDE or target.uid not in draft.view.by_uid:
             continue
-        if means is Means.DELETE:
+        if target.deed == Means.DELETE:
             draft = draft.act(DeletePod(target.pod, target.uid, force=False))
-        elif means is not Means.TAKE_IMAGE and means not in hearsay.WORDS:
-            draft = draft.act(HarmMachine(target.pod, target.uid, means, injection.id))
+        else:
+            draft = draft.act(HarmMachine(target.pod, target.uid, Means(target.deed), injection.id))
     return draft
 
 

@@ -1,0 +1,65 @@
+"""Whom a fault made on purpose strikes, and with what: pods that play the role now, or what surrounds the job."""
+
+from __future__ import annotations
+
+from robustrl_api.names import Role
+from robustrl_api.status import InjectionTarget
+from robustrl_operator.faults.kind import KINDS, Blow, FaultKind, aim
+from robustrl_operator.faults.target import index_of
+from robustrl_operator.plan.draft import Draft
+from robustrl_operator.plan.stand_in import stand_in, why_not
+
+MAX_TARGETS = 1000
+"""What status has room for."""
+
+
+class Refused(Exception):
+    """Why there will be no fault."""
+
+
+def targets_of(draft: Draft, kind: FaultKind, target: str) -> tuple[InjectionTarget, ...]:
+    """Each pod with what is done to it, in that order.
+
+    Args:
+        target: as it was asked for.
+
+    Raises:
+        Refused: nothing can be done here that comes to the same, or there is no such pod.
+    """
+    for each in (*KINDS[kind].first, KINDS[kind].deed):
+        if stand_in(draft.view, each) is None:
+            raise Refused(why_not(draft.view, kind, each))
+    try:
+        blows = _blows(draft, kind, target)
+    except LookupError as error:
+        raise Refused(str(error)) from error
+    if len(blows) > MAX_TARGETS:
+        raise Refused(f"{kind} would strike {len(blows)} pods, and {MAX_TARGETS} at once is the most")
+    uids = {pod.name: pod.uid for pod in draft.view.pods}
+    deeds = [(blow.pod, stand_in(draft.view, blow.deed)) for blow in blows]
+    return tuple(InjectionTarget(pod=pod, uid=uids[pod], deed=done) for pod, done in deeds if done is not None)
+
+
+def _blows(draft: Draft, kind: FaultKind, target: str) -> tuple[Blow, ...]:
+    """What surrounds the job is struck as far as its trainers have to do with it.
+
+    Raises:
+        LookupError: there is no such pod now.
+    """
+
+    def playing(role: Role) -> list[str]:
+        return _playing(draft, role)
+
+    role = KINDS[kind].role
+    if role is not None:
+        return aim(kind, playing, index_of(target, role, playing(role)))
+    if target or not playing(Role.TRAINER):
+        raise LookupError(f"{kind} strikes all trainers: name none of them" if target else "there is no trainer now")
+    return tuple(Blow(pod, KINDS[kind].deed) for pod in playing(Role.TRAINER))
+
+
+def _playing(draft: Draft, role: Role) -> list[str]:
+    """Trainers by rank, others oldest first."""
+    if role is Role.TRAINER:
+        return [member.pod for member in draft.status.members if member.uid in draft.view.by_uid]
+    return [pod.name for pod in draft.live(role) if pod.uid not in draft.gone]
