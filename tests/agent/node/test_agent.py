@@ -23,9 +23,11 @@ from robustrl.node.agent import NodeAgent
 from robustrl.node.settings import Settings
 from robustrl.node.xids import XIDS
 from robustrl_api.control import Activity, Child, ChildState
+from robustrl_api.injection import Request
 from robustrl_api.job import RLJob
+from robustrl_api.names import ANNOTATION_INJECT
 from robustrl_api.node import AsIf, PodReading, Source
-from robustrl_api.status import RLJobStatus
+from robustrl_api.status import InjectionStage, RLJobStatus
 from robustrl_e2e.fake_exporter import HUNG, IDLE, PROFILING, STUCK, WORKING, XID, FakeExporter, Gpu, Style
 from robustrl_operator.analyze import Health, Question, Verdict, analyze
 from robustrl_operator.control.hub import ControlHub, PodIdentity
@@ -442,6 +444,38 @@ async def test_an_exporter_that_is_wrong_convicts_nobody(bench: Bench, values: d
     await bench.until(lambda: bench.reading is not None)
     found = verdict(reconciler, body, phase=9000, probe=False)
     assert (found.health, found.ask) == (Health.HEALTHY, Question.NONE)
+
+
+async def test_from_a_request_to_an_exporter_that_lies_for_a_while_and_to_nothing(bench: Bench) -> None:
+    patient = {"heartbeatSeconds": 300, "lostAfterMissed": 100}
+    view = running_job(job(trainer={"replicas": 1}, detection=patient, faultInjection={"mode": "Allowed"}))
+    body, later = Body(view), timedelta()
+    body.means = frozenset({Means.BREAK_GPU})
+    clock = lambda: datetime.now(UTC) + later  # noqa: E731
+    reconciler = Reconciler("ns/j", body, bench.hub, Prober(clock, lambda: None), clock)
+    bench.start()
+    await bench.show(WORKING, 20)
+    await bench.told()
+    request = Request(id="r1", kind="exporter-lying").model_dump_json(by_alias=True)
+    metadata = body.stored.metadata.model_copy(update={"annotations": {ANNOTATION_INJECT: request}})
+    body.stored = body.stored.model_copy(update={"metadata": metadata})
+    await reconciler.reconcile()
+    await reconciler.reconcile()
+    await bench.until(lambda: bench.reading is not None and bench.reading.as_if == AsIf.IDLE)
+    await bench.show(None, 60)
+    assert (await bench.told()).idle_seconds > 0, "of a GPU that works"
+    await reconciler.reconcile()
+    injection = body.stored.status.injection
+    assert injection is not None
+    assert (injection.stage, bool(injection.struck_time)) == (InjectionStage.STRIKING, True)
+    later = timedelta(seconds=31)
+    await reconciler.reconcile()
+    await reconciler.reconcile()
+    assert body.stored.status.injection is not None
+    assert body.stored.status.injection.stage is InjectionStage.STRUCK
+    await bench.until(lambda: bench.reading is not None and bench.reading.as_if == "")
+    assert (await bench.told()).idle_seconds == 0
+    assert body.stored.status.incidents == ()
 
 
 # The command.

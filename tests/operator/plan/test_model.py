@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from tests.operator.build import SERVICE, job
 from tests.operator.world.world import World
 
+from robustrl_api.injection import Request
 from robustrl_api.names import Role
 from robustrl_api.status import ConditionType, has_ended
+from robustrl_operator.kubernetes.body import KubernetesBody
 
 EXAMPLES = int(os.environ.get("ROBUSTRL_EXAMPLES", "50"))
 SEED = int(os.environ.get("ROBUSTRL_SEED", "1"))
@@ -34,17 +36,24 @@ class Happening:
 
 
 FAULTS = ["exit child", "delete pod", "kill node", "cut node", "restart agent", "fail pod", "peer lost", "break GPU"]
+INJECTED = (
+    "worker", "engine", "rollout-pod", "trainer", "trainer-cut", "trainer-drain", "image-gone", "gpu", "exporter-lying",
+    "exporter-absent", "storage-full",
+)  # fmt: skip
+"""Asked for on Kubernetes, whatever else happens."""
 OTHERS = ["heal nodes", "new operator", "stop operator", "kill operator", "rollouts", "suspend", "resume"]
 HAPPENINGS = st.builds(
     Happening,
-    what=st.sampled_from([*FAULTS, *FAULTS, *OTHERS]),
+    what=st.sampled_from([*FAULTS, *FAULTS, *OTHERS, *["inject"] * 3]),
     which=st.integers(0, 11),
     wait=st.sampled_from([0.0, 0.5, 1.0, 2.5, 4.0, 8.0]),
 )
 
 
 def happen(world: World, it: Happening) -> None:
-    if it.what == "new operator":
+    if it.what == "inject":
+        inject(world, INJECTED[it.which % len(INJECTED)])
+    elif it.what == "new operator":
         world.replace_operator()
     elif it.what == "stop operator":
         world.stop_operator(it.which)
@@ -58,6 +67,13 @@ def happen(world: World, it: Happening) -> None:
         heal(world)
     elif names := victims(world):
         harm(world, it.what, names[it.which % len(names)])
+
+
+def inject(world: World, kind: str) -> None:
+    """Nodes' agents see the GPUs of all pods that there are."""
+    for uid in world.pods:
+        world.node_agent_says(uid)
+    world.inject = Request(id=f"at-{world.elapsed}", kind=kind).model_dump_json(by_alias=True)
 
 
 def victims(world: World) -> list[str]:
@@ -136,7 +152,8 @@ def test_any_story_ends_well(kind: str) -> None:
         # Faults may come faster than steps; how many are too many is another test's question.
         budget = {"recovery": {"budgets": {"restartsWithoutProgress": 100}, "backoff": {"baseDelaySeconds": 0}}}
         world = World(job(**(PATCHES[kind] | {"services": [SERVICE]}), steps=100_000), machines=10)
-        world.wish(**budget)
+        world.means = KubernetesBody.means
+        world.wish(**budget, faultInjection={"mode": "Allowed"})
         world.training()
         for it in story:
             note(f"t={world.elapsed} {it}")
