@@ -240,7 +240,8 @@ class Detection(DocumentedModel):
     processor and read nothing for so long is probed, and so are managers that have not answered anybody yet; without an
     answer they hang. An engine that still loads its model is left be, however long that takes."""
     probe_seconds: int = Field(default=5, ge=1, le=600)
-    """How long a process under suspicion may take to show that it works."""
+    """How long a process under suspicion may take to show that it works. It is asked so long before the time is over
+    for which it may stand still, or after half of that time where that is later."""
     trainer: TrainerDetection = TrainerDetection()
     """When a trainer's process hangs."""
     rollout: RolloutDetection = RolloutDetection()

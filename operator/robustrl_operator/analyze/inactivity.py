@@ -2,7 +2,8 @@
 
 Agents measure by their own clocks how long work has stood still though there is some: a trainer idle in phase Train,
 an engine that has requests and makes no token, managers that answer nobody. Standing still convicts nobody alone: the
-process is asked to show that it works, with a deadline. An outlived lease is itself the fault.
+process is asked to show that it works, with a deadline, and so long before its time is over that the answer costs no
+time of its own. An outlived lease is itself the fault.
 
 Of trainers the agents of their nodes tell more: that their GPUs idle. A process that waits in a collective for a peer
 that hangs keeps its core busy and would pass for working. So where the GPUs have idled for too long, the phase must
@@ -25,12 +26,14 @@ Deadlines are learned: once a job has shown how long things take, so many times 
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 from robustrl_api.control import IDLE, AgentReport, ChildState
 from robustrl_api.names import Role
 from robustrl_api.spec import TrainerDetection
 from robustrl_operator.analyze import devices, silence
+from robustrl_operator.analyze.devices import Still
 from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
 from robustrl_operator.view import Heard, JobView, PodView
 
@@ -130,14 +133,12 @@ def _idle(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdi
     """Work that stands still for longer than it may: suspect, and failed once the probe got no answer."""
     idle = report.activity.idle_seconds
     lasted = _lasted(view, pod, idle)
-    if idle == 0 or lasted < (patience := _patience(view, role, report)):
+    if idle == 0 or lasted < _asked_after(view, patience := _patience(view, role, report)):
         return None
     if role is Role.TRAINER:
         lasted = min(lasted, _since_others_got_further(view, pod))
-    if lasted < patience:
-        return None
     text = f"{pod.name}: {report.activity.idle_text}, for {idle:.0f} s"
-    return _confirm(view, pod, CAUSES[role], text, view.now - lasted, patience)
+    return _confirm(view, pod, CAUSES[role], _still(view, lasted, text), patience)
 
 
 def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) -> Verdict | None:
@@ -145,10 +146,11 @@ def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) 
     if role is not Role.TRAINER or report.phase != TRAIN:
         return None
     still, patience = devices.standing_still(view, pod), _ceiling(view)
-    if still is None or still.lasted < patience or _since_others_got_further(view, pod) < patience:
+    if still is None:
         return None
-    found = _confirm(view, pod, Cause.WORKER_HUNG, still.text, still.since, patience)
-    if found is not None or not still.spins:
+    still = replace(still, lasted=min(still.lasted, _since_others_got_further(view, pod)))
+    found = _confirm(view, pod, Cause.WORKER_HUNG, still, patience)
+    if found is not None or not still.spins or still.lasted < patience:
         return found
     # It uses the processor, as whoever waits for a GPU or a peer does.
     longest, lasted = _shown(view, TRAIN), _lasted(view, pod, report.activity.phase_seconds)
@@ -165,10 +167,8 @@ def _asleep(view: JobView, pod: PodView, role: Role) -> Verdict | None:
     heard = [view.reports.get(uid) for uid in view.member_by_uid]
     lasted = min((_slept(view, each) for each in heard if each), default=timedelta()) if all(heard) else timedelta()
     patience = timedelta(seconds=view.spec.detection.trainer.phase_lease_seconds)
-    if lasted < patience:
-        return None
-    text = f"{pod.name}: all trainers have slept outside of any phase for more than {patience.total_seconds():.0f} s"
-    return _confirm(view, pod, CAUSES[role], text, view.now - lasted, patience)
+    text = f"{pod.name}: all trainers have slept outside of any phase for {lasted.total_seconds():.0f} s"
+    return _confirm(view, pod, CAUSES[role], _still(view, lasted, text), patience)
 
 
 def _slept(view: JobView, heard: Heard) -> timedelta:
@@ -181,27 +181,36 @@ def _asleep_at_its_start(view: JobView, pod: PodView, report: AgentReport, role:
     asleep, patience = report.activity.asleep_seconds, timedelta(seconds=view.spec.detection.startup_seconds)
     lasted = _lasted(view, pod, asleep)
     starts = role is Role.ROLLOUT and report.child.state is ChildState.STARTING
-    if not starts or asleep == 0 or lasted < patience:
+    if not starts or asleep == 0:
         return None
     what = f"process {report.child.life} of {pod.name} uses no processor and reads nothing as it starts"
-    return _confirm(view, pod, CAUSES[role], f"{what}, for {asleep:.0f} s", view.now - lasted, patience)
+    return _confirm(view, pod, CAUSES[role], _still(view, lasted, f"{what}, for {asleep:.0f} s"), patience)
 
 
-def _confirm(
-    view: JobView, pod: PodView, cause: Cause, text: str, since: datetime, patience: timedelta
-) -> Verdict | None:
-    """Suspect until its process was asked since it stands still; then failed if that got no answer, and None if it
-    has shown that it works."""
+def _asked_after(view: JobView, patience: timedelta) -> timedelta:
+    """For how long a process has stood still when it is asked, so that it has answered when its time is over."""
+    return patience - min(timedelta(seconds=view.spec.detection.probe_seconds), patience / 2)
+
+
+def _still(view: JobView, lasted: timedelta, text: str) -> Still:
+    return Still(view.now - lasted, lasted, text, spins=False)
+
+
+def _confirm(view: JobView, pod: PodView, cause: Cause, still: Still, patience: timedelta) -> Verdict | None:
+    """Who has stood still for about as long as it may: suspect until its process was asked since; then failed if that
+    got no answer by the end of its time, and None if it has shown that it works."""
+    if still.lasted < _asked_after(view, patience):
+        return None
     probe = view.probes.get(pod.uid)
-    if probe is None or not probe.deep or probe.asked < since:
-        return Verdict(Health.SUSPECT, cause, text, ask=Question.WORKS)
-    if not probe.done:
-        return Verdict(Health.SUSPECT, cause, text)
+    if probe is None or not probe.deep or probe.asked < still.since:
+        return Verdict(Health.SUSPECT, cause, still.text, ask=Question.WORKS)
+    if not probe.done or (not probe.answered and still.lasted < patience):
+        return Verdict(Health.SUSPECT, cause, still.text)
     if not probe.answered:
-        return Verdict(Health.FAILED, cause, f"{text}, and a probe found it not working", since=since)
+        return Verdict(Health.FAILED, cause, f"{still.text}, and a probe found it not working", since=still.since)
     # It is asked again when it has had as long once more.
     again = view.now - probe.asked > patience
-    return Verdict(Health.SUSPECT, cause, text, ask=Question.WORKS) if again else None
+    return Verdict(Health.SUSPECT, cause, still.text, ask=Question.WORKS) if again else None
 
 
 def _patience(view: JobView, role: Role, report: AgentReport) -> timedelta:

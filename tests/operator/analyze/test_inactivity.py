@@ -43,7 +43,12 @@ KILLED, ENDED = Exit(code=-9), Exit(code=-9, requested=True)
 
 # name, pod, what its report says, probe -> health, cause, what it is asked
 TABLE = [
-    ("trainer idle for a while", TRAINER, {"activity": idle(299)}, None, "Healthy", "None", "None"),
+    ("trainer idle for a while", TRAINER, {"activity": idle(294)}, None, "Healthy", "None", "None"),
+    ("its time is over when it has answered", TRAINER, {"activity": idle(295)}, None, "Suspect", "WorkerHung", "Works"),
+    ("does not work, and its time is not over", TRAINER, {"activity": idle(299)}, asked(1), "Suspect", "WorkerHung",
+     "None"),
+    ("works before its time is over", TRAINER, {"activity": idle(299)}, asked(1, answered=True), "Healthy", "None",
+     "None"),
     ("trainer idle for too long", TRAINER, {"activity": idle(301)}, None, "Suspect", "WorkerHung", "Works"),
     ("being asked", TRAINER, {"activity": idle(301)}, asked(1, done=False), "Suspect", "WorkerHung", "None"),
     ("does not work", TRAINER, {"activity": idle(301)}, asked(1), "Failed", "WorkerHung", "None"),
@@ -52,19 +57,19 @@ TABLE = [
     ("did not work the last time", TRAINER, {"activity": idle(301)}, asked(500), "Suspect", "WorkerHung", "Works"),
     ("only its agent was asked", TRAINER, {"activity": idle(301)}, asked(1, deep=False), "Suspect", "WorkerHung",
      "Works"),
-    ("engine slow", ROLLOUT, {"activity": idle(59)}, None, "Healthy", "None", "None"),
+    ("engine slow", ROLLOUT, {"activity": idle(54)}, None, "Healthy", "None", "None"),
     ("engine makes no tokens", ROLLOUT, {"activity": idle(61)}, None, "Suspect", "EngineHung", "Works"),
     ("engine does not answer", ROLLOUT, {"activity": idle(61)}, asked(1), "Failed", "EngineHung", "None"),
     ("managers silent", MANAGER, {"activity": idle(31)}, None, "Suspect", "ManagerHung", "Works"),
     ("managers do not answer", MANAGER, {"activity": idle(31)}, asked(1), "Failed", "ManagerHung", "None"),
     # Starts.
-    ("engine sleeps as it starts", ROLLOUT, starting(asleep(599)), None, "Healthy", "None", "None"),
+    ("engine sleeps as it starts", ROLLOUT, starting(asleep(594)), None, "Healthy", "None", "None"),
     ("engine sleeps for too long", ROLLOUT, starting(asleep(601)), None, "Suspect", "EngineHung", "Works"),
     ("engine still sleeps", ROLLOUT, starting(asleep(605)), asked(1), "Failed", "EngineHung", "None"),
     ("engine answers", ROLLOUT, starting(asleep(605)), asked(1, answered=True), "Healthy", "None", "None"),
     ("the one before was asked", ROLLOUT, starting(asleep(601)), asked(700), "Suspect", "EngineHung", "Works"),
     ("engine stopped as it starts", ROLLOUT, starting(idle(61)), None, "Suspect", "EngineHung", "Works"),
-    ("engine stopped for a moment", ROLLOUT, starting(idle(59)), None, "Healthy", "None", "None"),
+    ("engine stopped for a moment", ROLLOUT, starting(idle(54)), None, "Healthy", "None", "None"),
     ("a large model", ROLLOUT, starting(Activity(phase_seconds=90_000)), None, "Healthy", "None", "None"),
     ("engine with nothing to do", ROLLOUT, {"activity": asleep(90_000)}, None, "Healthy", "None", "None"),
     ("engine starts again", ROLLOUT, starting(asleep(9), KILLED), None, "Suspect", "EngineExited", "None"),
@@ -122,7 +127,7 @@ def test_a_trainer_that_hangs_hands_nothing_over(
 
 
 def test_time_since_the_last_report_counts() -> None:
-    view = saying(running_job(), TRAINER, ago=1.5, activity=idle(299))
+    view = saying(running_job(), TRAINER, ago=1.5, activity=idle(294))
     assert analyze(view)[f"uid-{TRAINER}"].ask is Question.WORKS
 
 
@@ -131,7 +136,7 @@ def test_a_worker_of_an_older_epoch_is_not_judged() -> None:
     assert analyze(view)[f"uid-{TRAINER}"].ask is Question.NONE
 
 
-@pytest.mark.parametrize(("seconds", "asked_for"), [(599, Question.NONE), (601, Question.WORKS)])
+@pytest.mark.parametrize(("seconds", "asked_for"), [(594, Question.NONE), (596, Question.WORKS)])
 def test_managers_that_still_start_have_as_long_as_a_pod(seconds: float, asked_for: Question) -> None:
     view = saying(running_job(), MANAGER, Child(state=ChildState.STARTING), ago=0, activity=idle(seconds))
     assert analyze(view)[f"uid-{MANAGER}"].ask is asked_for
@@ -159,8 +164,8 @@ def test_a_trainer_that_may_wait_for_a_silent_peer_is_not_asked(
 @pytest.mark.parametrize(
     ("child", "seconds", "asked_for"),
     [
-        pytest.param(Child(state=ChildState.RUNNING), 301, Question.WORKS, id="managers work for long enough"),
-        pytest.param(Child(state=ChildState.RUNNING), 299, Question.NONE, id="managers are new"),
+        pytest.param(Child(state=ChildState.RUNNING), 296, Question.WORKS, id="managers work for long enough"),
+        pytest.param(Child(state=ChildState.RUNNING), 294, Question.NONE, id="managers are new"),
         pytest.param(Child(state=ChildState.STARTING), 301, Question.NONE, id="managers are away"),
     ],
 )
@@ -221,12 +226,18 @@ def test_restores_from_memory_say_nothing_of_one_from_storage(phase: str, cause:
 
 
 def test_the_fields_of_the_spec_decide() -> None:
-    spec = job(detection={"trainer": {"idleSeconds": 5}, "rollout": {"zeroThroughputSeconds": 7}})
+    spec = job(detection={"trainer": {"idleSeconds": 5}, "rollout": {"zeroThroughputSeconds": 7}, "probeSeconds": 1})
     view = running_job(spec)
     for name in (TRAINER, ROLLOUT):
-        view = saying(view, name, ago=0, activity=idle(6))
+        view = saying(view, name, ago=0, activity=idle(5))
     assert analyze(view)[f"uid-{TRAINER}"].ask is Question.WORKS
     assert analyze(view)[f"uid-{ROLLOUT}"].ask is Question.NONE
+
+
+@pytest.mark.parametrize(("seconds", "asked_for"), [(3.9, Question.NONE), (4.0, Question.WORKS)])
+def test_who_has_less_time_than_the_probe_is_asked_after_half_of_it(seconds: float, asked_for: Question) -> None:
+    view = running_job(job(detection={"trainer": {"idleSeconds": 8}, "probeSeconds": 60}))
+    assert analyze(saying(view, TRAINER, ago=0, activity=idle(seconds)))[f"uid-{TRAINER}"].ask is asked_for
 
 
 @pytest.mark.parametrize(
