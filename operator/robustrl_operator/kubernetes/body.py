@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,17 +15,16 @@ from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.core_v1 import Event as CoreEvent
 from lightkube.resources.core_v1 import Pod, PodEviction
 from lightkube.types import CascadeType, PatchType
-from pydantic import ValidationError
 
 from robustrl_api.control import Struck
 from robustrl_api.errors import describe
 from robustrl_api.job import RLJob
 from robustrl_api.names import API_VERSION, KIND, LABEL_EPOCH, LABEL_JOB, LABEL_ROLE, EventReason
 from robustrl_api.skew import read_stored
-from robustrl_api.status import InjectionStatus, RLJobStatus
+from robustrl_api.status import RLJobStatus
 from robustrl_operator.control.body import CreationRefused, StatusConflict, StatusRefused
 from robustrl_operator.control.hub import Clock
-from robustrl_operator.faults.kind import FaultKind, Means
+from robustrl_operator.faults.kind import Means
 from robustrl_operator.kubernetes import certificates
 from robustrl_operator.kubernetes.informer import Informer, newer
 from robustrl_operator.kubernetes.lease import LeaseLost
@@ -34,7 +32,7 @@ from robustrl_operator.kubernetes.pod_factory import build_pod
 from robustrl_operator.kubernetes.pod_reader import read_node, read_pod, taints_of
 from robustrl_operator.kubernetes.predecessor import SilentNode
 from robustrl_operator.kubernetes.resources import FIELD_MANAGER, RLJobResource, is_gone
-from robustrl_operator.plan import Action, CreatePod, DeleteJob, DeletePod, Event, HarmMachine, Relabel, broken_gpu
+from robustrl_operator.plan import Action, CreatePod, DeleteJob, DeletePod, Event, HarmMachine, Relabel
 from robustrl_operator.view import NodeView, PodView
 
 log = logging.getLogger(__name__)
@@ -115,19 +113,6 @@ class KubernetesBody:
         fields = {name: obj[name] for name in ("apiVersion", "kind", "metadata", "spec") if name in obj}
         status = read_stored(RLJobStatus, obj.get("status") or {})
         return RLJob.model_validate({**fields, "status": status})
-
-    def xid_for(self, uid: str) -> int:
-        """Which XID a pod shall be said to have on purpose, as the stored status has it; 0 for none, as of a job that
-        cannot be read. Asked of each pod in every report of its node's agent, so nothing else is read for it."""
-        assert self.pod_informer is not None
-        pod = self.pod_informer.objects.get(uid)
-        job = self._jobs.get(key_of(pod)) if pod else None
-        stored = ((job or {}).get("status") or {}).get("injection") or {}
-        if stored.get("kind") != FaultKind.GPU:
-            return 0
-        with contextlib.suppress(ValidationError):
-            return broken_gpu.xid_for(read_stored(InjectionStatus, stored), uid)
-        return 0
 
     def pods(self, key: str) -> tuple[PodView, ...]:
         """The pods of this very job: those of one of the same name that was deleted may still be there."""
