@@ -94,7 +94,8 @@ def play(job: ClusterJob, row: Row, surroundings: Surroundings = USUAL) -> Outco
         _until_found(job, struck, row.incidents if by_role else min(row.incidents, 1))
         stepped = _next_step(job, _standing_since(job, row, struck), before.epoch + rises)
         time.sleep(max(0.0, struck + row.seconds - time.time()))
-        unsaid = tuple(_unsaid(job, row))
+        # Where the whole job starts again, what was taken away is back already.
+        unsaid = tuple(_unsaid(job, row)) if by_role else ()
     finally:
         hand.mend()
     settled(job)
