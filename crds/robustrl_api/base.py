@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+LONGEST_SECONDS = 1e9
+Duration = Annotated[float, Field(ge=-LONGEST_SECONDS, le=LONGEST_SECONDS)]
+"""Seconds, thirty years at most: from what is longer no date could be told, and one report must not stop a job's
+plans."""
 
 
 class ApiModel(BaseModel):

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from robustrl_api.base import ApiModel
+from robustrl_api.base import ApiModel, Duration
 from robustrl_api.names import Role
 
 PHASE_CHARACTERS, MESSAGE_CHARACTERS = 63, 4000
@@ -110,16 +110,16 @@ class Child(ApiModel):
 class Activity(ApiModel):
     """How the pod's work goes on, by the pod's own clock: no other machine's clock enters it."""
 
-    phase_seconds: float = 0.0
+    phase_seconds: Duration = 0.0
     """How long the phase has lasted."""
-    idle_seconds: float = 0.0
+    idle_seconds: Duration = 0.0
     """How long the work has stood still though there is some. Zero where there is nothing to do."""
     idle_text: str = Field(default="", max_length=500)
     """What stands still, for a person."""
-    asleep_seconds: float = 0.0
+    asleep_seconds: Duration = 0.0
     """How long all processes have slept where nothing is known of the work: of a trainer outside of any phase; of an
     engine as it starts, where it has read nothing either."""
-    shown: dict[str, float] = Field(default_factory=dict, max_length=32)
+    shown: dict[str, Duration] = Field(default_factory=dict, max_length=32)
     """The longest that each phase has lasted here and then ended well, in seconds, of those that are well known;
     and under "idle", the longest that work stood still and then went on by itself."""
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from robustrl_api.base import ApiModel
+from robustrl_api.base import LONGEST_SECONDS, ApiModel
 
 REPORT_INTERVAL_SECONDS = 10.0
 """Between two reports of a node. dcgm-exporter's own numbers are no younger than its collection interval (30 s)."""
@@ -57,7 +57,7 @@ class Xid(ApiModel):
     """UUID of the GPU."""
     severity: XidSeverity
     meaning: str = Field(default="", max_length=200)
-    age_seconds: float = Field(default=0.0, ge=0)
+    age_seconds: float = Field(default=0.0, ge=0, le=LONGEST_SECONDS)
     """How long ago it was first seen."""
 
 
@@ -79,7 +79,7 @@ class PodReading(ApiModel):
 
     uid: str = Field(max_length=64)
     source: Source
-    idle_seconds: float = Field(default=0.0, ge=0)
+    idle_seconds: float = Field(default=0.0, ge=0, le=LONGEST_SECONDS)
     """For how long all that the pod was seen to use has been idle, by the node's clock. Zero where that is not known or
     is contradicted."""
     idle_text: str = Field(default="", max_length=500)

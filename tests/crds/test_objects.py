@@ -75,6 +75,14 @@ def test_control_messages_survive_the_wire(message: AgentReport | Assignment) ->
     assert type(message).model_validate_json(message.model_dump_json(by_alias=True)) == message
 
 
+@pytest.mark.parametrize("seconds", ["1e12", "-1e12", "NaN", "Infinity"])
+@pytest.mark.parametrize("field", ["phaseSeconds", "idleSeconds", "asleepSeconds", "shown"])
+def test_no_report_tells_of_a_time_that_no_date_can_be_told_from(field: str, seconds: str) -> None:
+    value = f'{{"Train": {seconds}}}' if field == "shown" else seconds
+    with pytest.raises(ValidationError, match="activity"):
+        read_message(AgentReport, f'{{"pod": "p", "boot": "b", "role": "rollout", "activity": {{"{field}": {value}}}}}')
+
+
 def test_versions_are_ordered_by_epoch_then_step() -> None:
     texts = ["1.0", "1.2", "1.10", "2.0", "10.0"]
     assert [str(version) for version in sorted(map(Version.parse, reversed(texts)))] == texts
