@@ -45,9 +45,9 @@ AS_IF_THE_FIRST = {
 }
 """Dozens of faults strike the same few machines in turn, and none is to be paid for by the next."""
 HANGS_ARE_FOUND_SOON = {
-    "trainer": {"idleSeconds": 8},
-    "rollout": {"zeroThroughputSeconds": 8},
-    "manager": {"unansweredSeconds": 8},
+    "trainer": {"idleSeconds": 5},
+    "rollout": {"zeroThroughputSeconds": 5},
+    "manager": {"unansweredSeconds": 5},
     "probeSeconds": 2,
 }
 """A row is to be measured in seconds, and the defaults take minutes to call a process hung."""
