@@ -83,13 +83,24 @@ class ManagerRunner:
         while True:
             self._changed.clear()
             try:
-                await self._inform()
+                await self._inform_or_tell()
                 self._state.activity.moved()
             except ManagersAway as error:
                 self._state.activity.stands_still(f"the managers do not answer: {error}")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REFRESH_SECONDS):
                     await self._changed.wait()
+
+    async def _inform_or_tell(self) -> None:
+        """Who is waited for stands still meanwhile, and not only when a call's own deadline is over."""
+        asked = asyncio.create_task(self._inform(), name="inform")
+        try:
+            while not (await asyncio.wait({asked}, timeout=REFRESH_SECONDS))[0]:
+                self._state.activity.stands_still("the managers have not answered yet")
+            asked.result()
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
 
     async def _inform(self) -> None:
         assert self._assignment is not None
