@@ -64,8 +64,8 @@ MEASURED_HEAD = """
 ## Measured
 
 By `make faults`, every row and both strategies in one run: nine machines and the control plane played by two cores, so
-these are upper bounds with much waiting for a processor in them (a load of 15 to 25). Some rows were played again, twice
-each (medians), under both strategies: those of hangs, of the managers' process and of the leader's machine, of which
+these are upper bounds with much waiting for a processor in them (a load of 15 to 25). Some rows were played again,
+twice each (medians), under both strategies: those of hangs, of the managers' process and of the leader's machine, of which
 that run showed that they could be found sooner, and `api-server`, whose judge had asked the API server that was away.
 Where the whole job restarts under either strategy, or nothing does, there is nothing to compare. The job is the sort4
 example with a small batch, whose step takes a third of a second; with the model of 48 MB (*pull*, *relay*, *publish*)
