@@ -65,11 +65,14 @@ MEASURED_HEAD = """
 
 By `make faults`, every row and both strategies in one run: nine machines and the control plane played by two cores, so
 these are upper bounds with much waiting for a processor in them (a load of 15 to 25). Some rows were played again,
-twice each (medians), under both strategies: those of hangs, of the managers' process and of the leader's machine, of which
-that run showed that they could be found sooner, and `api-server`, whose judge had asked the API server that was away.
+twice each (medians), under both strategies: those of hangs, of the managers' process and of the leader's machine, of
+which that run showed that they could be found sooner, and `api-server`, whose judge had asked the API server that was
+away.
+
 Where the whole job restarts under either strategy, or nothing does, there is nothing to compare. The job is the sort4
 example with a small batch, whose step takes a third of a second; with the model of 48 MB (*pull*, *relay*, *publish*)
 it takes more than one.
+
 *Detected* is from the fault to the operator's verdict; hangs have a window of 5 s here, of which the probe takes the
 last 2 s (with the windows that are usual, of minutes, both strategies wait as long for the verdict, and little else
 counts); a process without memory fails only when it wants more, so that its times count from the verdict. *Next step*
