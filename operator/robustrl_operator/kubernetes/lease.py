@@ -30,6 +30,8 @@ NAME = "robustrl-operator"
 DURATION_SECONDS = 3
 RENEW_DEADLINE_SECONDS = 2.0
 RETRY_SECONDS = 0.5
+OVER_SECONDS = 0.01
+"""After a lease has run out it is certain that it has."""
 CALL_SECONDS = 1.0
 CONFLICT, NOT_FOUND = 409, 404
 
@@ -100,9 +102,15 @@ class Elector:
     async def lead(self) -> None:
         """Wait until this operator holds the lease. It may be called again once the lease was lost."""
         while not await self._try(CALL_SECONDS):  # noqa: ASYNC110 - the lease is another machine's news
-            await asyncio.sleep(RETRY_SECONDS * random.uniform(0.8, 1.2))
+            await asyncio.sleep(self._until_next_look())
         self.leading = True
         log.info("%s leads", self._me)
+
+    def _until_next_look(self) -> float:
+        """Seconds; the last look is at the moment at which the lease runs out, if it is not renewed by then."""
+        usual = RETRY_SECONDS * random.uniform(0.8, 1.2)
+        left = self._observed.since + DURATION_SECONDS - self._clock() if self._observed else 0.0
+        return min(usual, left + OVER_SECONDS) if left > 0 else usual
 
     async def keep(self) -> None:
         """Renew for as long as that works.

@@ -126,6 +126,24 @@ async def test_a_leader_that_is_gone_is_followed_within_the_duration_and_a_retry
     assert server.holder == "b"
 
 
+async def test_a_candidate_looks_when_the_lease_runs_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not when its own round of looks comes to it."""
+    monkeypatch.setattr(lease, "RETRY_SECONDS", 0.8 * lease.DURATION_SECONDS)
+    now = [100.0]
+    sleeps: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(lease, "asyncio", SimpleNamespace(sleep=sleep, timeout=asyncio.timeout))
+    await elector(server, "a").lead()
+    second = Elector(cast(Any, server), "robustrl-system", "b", lambda: now[0])
+    await second.lead()
+    assert now[0] - 100.0 == pytest.approx(lease.DURATION_SECONDS + lease.OVER_SECONDS)
+    assert len(sleeps) == 2
+
+
 async def test_who_is_taken_over_from_was_silent_for_as_long_as_nothing_else_explains_it(server: Server) -> None:
     now = [100.0]
     first = elector(server, "a")
