@@ -2,7 +2,8 @@
 
 Silence is measured from the last report or from when this operator began to listen, whichever is later, so that
 a new operator starts with nobody under suspicion. But on the machine of the operator that led before and fell silent,
-that one was the first to be missed: there the new one has been listening since the lease was renewed last.
+that one was the first to be missed: there the new one has been listening since the lease was renewed last, once it
+has heard of anybody and so can be heard of.
 
 Where the pod's container has ended or started since, it is measured from there: the node lives and has the container
 started again in place, and an agent needs a moment to report. So does one that has just begun: it brings up what moves
@@ -68,7 +69,14 @@ def last_heard(view: JobView, pod: PodView) -> datetime | None:
 
 def _listening_since(view: JobView, pod: PodView) -> datetime:
     node = view.nodes.get(pod.node)
-    return node.silent_since if node and node.silent_since else view.watching_since
+    if node is None or node.silent_since is None or not _is_reached(view):
+        return view.watching_since
+    return node.silent_since
+
+
+def _is_reached(view: JobView) -> bool:
+    """Whether any agent has found the way to this operator."""
+    return any(heard.at >= view.watching_since for heard in view.reports.values())
 
 
 def _was_up_before(view: JobView, pod: PodView) -> bool:

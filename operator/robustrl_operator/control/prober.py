@@ -12,10 +12,14 @@ from dataclasses import replace
 import aiohttp
 
 from robustrl_operator.control.hub import Clock
+from robustrl_operator.control.loop_watch import LoopWatch
 from robustrl_operator.plan import ProbePod
 from robustrl_operator.view import Probe
 
 PROBE_SECONDS = 0.9
+STALL_SECONDS = 0.2
+"""An operator that stood still for so long while it asked has not heard what was answered, and asks again."""
+MOST_TRIES = 5
 
 
 class Prober:
@@ -57,6 +61,14 @@ class Prober:
         self._on_result()
 
     async def _answers(self, url: str, seconds: float) -> bool:
+        for _ in range(MOST_TRIES):
+            async with LoopWatch() as watch:
+                answered = await self._get(url, seconds)
+            if answered or watch.stalled_seconds < STALL_SECONDS:
+                return answered
+        return False
+
+    async def _get(self, url: str, seconds: float) -> bool:
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
             async with (

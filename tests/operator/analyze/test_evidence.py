@@ -419,3 +419,10 @@ def test_an_agent_that_was_restarted_is_found_before_the_peer_that_lost_it_is_bl
     view = saying(VIEW, TRAINER, RESTARTED)
     view = saying(view, "j-trainer-2", exited(75, peer_lost=True), ago=1.5)
     assert [uid for uid, verdict in analyze(view).items() if verdict.failed] == [f"uid-{TRAINER}"]
+
+
+def test_beside_the_operator_that_fell_silent_nobody_is_missed_while_no_agent_has_found_the_new_one() -> None:
+    change = both(was_up(60, NO_ANSWER), both(listening_for(1.1), operator_silent_for(4.5)))
+    view = change(VIEW, MANAGER)
+    assert analyze(view)[f"uid-{MANAGER}"].failed
+    assert not analyze(replace(view, reports={}))[f"uid-{MANAGER}"].failed
