@@ -136,7 +136,7 @@ def test_the_operator_may_die_in_the_middle_of_a_recovery(
     hit(hand, FaultKind.OPERATORS)
     recovered(job, epoch)
     settled(job)
-    assert uids(job) == before
+    assert uids(job) == before, [f"{each.pod}: {each.evidence}" for each in job.status.incidents[-3:]]
     assert job.status.epoch == epoch + 1
 
 
