@@ -133,12 +133,24 @@ class Elector:
         self.leading = False
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                lease = await self._client.get(Lease, NAME, namespace=self._namespace)
-                if lease.spec and lease.spec.holderIdentity == self._me:
-                    lease.spec.holderIdentity = ""
-                    await self._client.replace(lease)
+                while not await self._give_back():
+                    log.info("the lease was renewed while it was given back: once more")
         except (ApiError, httpx2.HTTPError, TimeoutError) as error:
             log.warning("the lease was not given back: %s", describe(error))
+
+    async def _give_back(self) -> bool:
+        """Whether it is given back; not where a renewal that was under way came between."""
+        lease = await self._client.get(Lease, NAME, namespace=self._namespace)
+        if not lease.spec or lease.spec.holderIdentity != self._me:
+            return True
+        lease.spec.holderIdentity = ""
+        try:
+            await self._client.replace(lease)
+        except ApiError as error:
+            if error.status.code != CONFLICT:
+                raise
+            return False
+        return True
 
     def _mine(self) -> bool:
         return self._observed is not None and self._observed.holder == self._me

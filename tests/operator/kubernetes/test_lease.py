@@ -208,6 +208,22 @@ async def test_a_lease_given_back_is_taken_at_once(server: Server) -> None:
     assert not first.leading
 
 
+async def test_a_renewal_that_comes_between_does_not_keep_the_lease(server: Server) -> None:
+    first = elector(server, "a")
+    await first.lead()
+    get = server.get
+
+    async def renewed_meanwhile(kind: type, name: str, *, namespace: str) -> Lease:
+        seen = await get(kind, name, namespace=namespace)
+        server.get = get  # type: ignore[method-assign]
+        await server.replace(copy.deepcopy(seen))
+        return seen
+
+    server.get = renewed_meanwhile  # type: ignore[method-assign]
+    await first.release()
+    assert server.holder == ""
+
+
 async def test_who_cannot_renew_stops_acting_before_another_may_begin(server: Server) -> None:
     first = elector(server, "a")
     await first.lead()
