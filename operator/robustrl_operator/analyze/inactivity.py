@@ -146,7 +146,7 @@ def _idle_devices(view: JobView, pod: PodView, report: AgentReport, role: Role) 
     if role is not Role.TRAINER or report.phase != TRAIN:
         return None
     still, patience = devices.standing_still(view, pod), _ceiling(view)
-    if still is None:
+    if still is None or still.lasted < _asked_after(view, patience):
         return None
     still = replace(still, lasted=min(still.lasted, _since_others_got_further(view, pod)))
     found = _confirm(view, pod, Cause.WORKER_HUNG, still, patience)
