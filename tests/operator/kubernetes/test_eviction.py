@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from copy import deepcopy
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lightkube import ApiError
 from tests.operator.build import NOW
 from tests.operator.kubernetes.fake_api import FakeApi
@@ -39,13 +36,10 @@ def drain(uid: str = "p1", request: str = "r1") -> HarmMachine:
     return HarmMachine("j-trainer-1", uid, Means.DRAIN, request)
 
 
-@pytest_asyncio.fixture
-async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    async with FakeApi().serving() as serving:
-        (tmp_path / "kubeconfig").write_text(serving.kubeconfig())
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        serving.put(PATH, POD)
-        yield serving
+@pytest.fixture
+def api(empty_api: FakeApi) -> FakeApi:
+    empty_api.put(PATH, POD)
+    return empty_api
 
 
 async def test_the_pod_that_is_meant_is_evicted_once_and_no_namesake(api: FakeApi) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 from lightkube import ApiError, AsyncClient
 from tests.operator.kubernetes.fake_api import FakeApi
 
@@ -15,14 +11,11 @@ from robustrl_operator.kubernetes.leader_label import LABEL, stand_in_front
 PODS = "/api/v1/namespaces/sys/pods"
 
 
-@pytest_asyncio.fixture
-async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    async with FakeApi().serving() as serving:
-        (tmp_path / "kubeconfig").write_text(serving.kubeconfig())
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        for name, labels in (("me", {}), ("before", {LABEL: "true"})):
-            serving.put(f"{PODS}/{name}", {"kind": "Pod", "metadata": {"name": name, "labels": labels}})
-        yield serving
+@pytest.fixture
+def api(empty_api: FakeApi) -> FakeApi:
+    for name, labels in (("me", {}), ("before", {LABEL: "true"})):
+        empty_api.put(f"{PODS}/{name}", {"kind": "Pod", "metadata": {"name": name, "labels": labels}})
+    return empty_api
 
 
 def in_front(api: FakeApi) -> list[str]:

@@ -8,7 +8,6 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -48,16 +47,12 @@ def free_port() -> int:
 SETTINGS = Settings("robustrl-system", "", "robustrl-operator", free_port(), free_port(), pod="operator-a")
 
 
-@pytest_asyncio.fixture
-async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    async with FakeApi().serving() as serving:
-        path = tmp_path / "kubeconfig"
-        path.write_text(serving.kubeconfig())
-        monkeypatch.setenv("KUBECONFIG", str(path))
-        serving.put(SELF, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator-a"}})
-        serving.put("/api/v1/namespaces/ns", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
-        serving.put(JOB, STORED)
-        yield serving
+@pytest.fixture
+def api(empty_api: FakeApi) -> FakeApi:
+    empty_api.put(SELF, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator-a"}})
+    empty_api.put("/api/v1/namespaces/ns", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
+    empty_api.put(JOB, STORED)
+    return empty_api
 
 
 @pytest_asyncio.fixture

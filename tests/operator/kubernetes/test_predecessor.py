@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from lightkube import AsyncClient
 from tests.operator.kubernetes.fake_api import FakeApi
 
@@ -18,15 +15,12 @@ NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 POD = "/api/v1/namespaces/sys/pods/operator-a"
 
 
-@pytest_asyncio.fixture
-async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    async with FakeApi().serving() as serving:
-        (tmp_path / "kubeconfig").write_text(serving.kubeconfig())
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        serving.put(
-            POD, {"kind": "Pod", "metadata": {"name": "operator-a"}, "spec": {"nodeName": "n1", "containers": []}}
-        )
-        yield serving
+@pytest.fixture
+def api(empty_api: FakeApi) -> FakeApi:
+    empty_api.put(
+        POD, {"kind": "Pod", "metadata": {"name": "operator-a"}, "spec": {"nodeName": "n1", "containers": []}}
+    )
+    return empty_api
 
 
 async def test_its_node_is_silent_since_it_was(api: FakeApi) -> None:
