@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from robustrl_api.control import Harm
 from robustrl_api.names import Role
+from robustrl_api.status import InjectionStatus
 
 
 class FaultKind(StrEnum):
@@ -105,6 +106,11 @@ LASTING: dict[str, float] = {Means.TAKE_IMAGE: IMAGE_SECONDS, **dict.fromkeys(OF
 """By deed: for how many seconds it goes on, where it has to be kept up."""
 NO_FAULTS: frozenset[str] = frozenset({Harm.SLOW, Harm.STORAGE_FULL, Harm.STORAGE_READ_ONLY, *OF_EXPORTERS})
 """Deeds that are no faults of the job: nothing is to be put on record because of them."""
+
+
+def is_no_fault(injection: InjectionStatus) -> bool:
+    """Whether everything that is done is of `NO_FAULTS`."""
+    return all(target.deed in NO_FAULTS for target in injection.targets)
 
 
 @dataclass(frozen=True, slots=True)

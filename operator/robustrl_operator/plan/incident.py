@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from robustrl_api.names import EventReason
-from robustrl_api.status import Incident, InjectionStage, InjectionStatus, Scope, struck_pods
+from robustrl_api.status import Incident, InjectionStage, Scope, struck_pods
 from robustrl_operator.analyze.verdict import Verdict
-from robustrl_operator.faults.kind import NO_FAULTS
+from robustrl_operator.faults.kind import is_no_fault
 from robustrl_operator.plan import suspicion
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.view import moment, timestamp
@@ -82,15 +82,11 @@ def _made_by(draft: Draft, role: str, pod: str) -> str:
     if injection is None or injection.stage not in (InjectionStage.STRIKING, InjectionStage.STRUCK):
         return ""
     since = moment(injection.struck_time or injection.accepted_time)
-    if draft.view.now - since > (PLAUSIBLE_NONE if _is_none(injection) else PLAUSIBLE):
+    if draft.view.now - since > (PLAUSIBLE_NONE if is_no_fault(injection) else PLAUSIBLE):
         return ""
     made = sum(1 for before in draft.status.incidents if before.injection == injection.id)
     concerns = role == injection.role or any(target.pod == pod for target in injection.targets)
     return injection.id if concerns and made < len(struck_pods(injection)) else ""
-
-
-def _is_none(injection: InjectionStatus) -> bool:
-    return all(target.deed in NO_FAULTS for target in injection.targets)
 
 
 def _same_fault(before: Incident, now: Incident) -> bool:

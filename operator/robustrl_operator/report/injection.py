@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from robustrl_api.status import Incident, InjectionStage, InjectionStatus, RLJobStatus, has_ended, struck_pods
-from robustrl_operator.faults.kind import NO_FAULTS
+from robustrl_operator.faults.kind import is_no_fault
 from robustrl_operator.report.incidents import stage_seconds
 
 POLL_SECONDS = 0.3
@@ -135,10 +135,7 @@ def conclusion(status: RLJobStatus, request: str, quiet_seconds: float) -> tuple
             return True, f"{lost}; {len(struck)} pods were struck, {len(made)} faults are on record"
     if has_ended(status):
         return False, "the job has ended"
-    if not made and _is_no_fault(injection) and quiet_seconds > QUIET_SECONDS:
+    struck_all = injection.stage is InjectionStage.STRUCK
+    if not made and struck_all and is_no_fault(injection) and quiet_seconds > QUIET_SECONDS:
         return True, "over it: nothing was taken for a fault"
     return None
-
-
-def _is_no_fault(injection: InjectionStatus) -> bool:
-    return injection.stage is InjectionStage.STRUCK and all(target.deed in NO_FAULTS for target in injection.targets)
