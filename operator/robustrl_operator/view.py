@@ -98,6 +98,8 @@ class Probe:
     done: bool = True
     deep: bool = False
     """Whether the role's process had to show that it works, and not only the agent that it lives."""
+    reached: bool = False
+    """Whether at least the machine lives: it took the connection, or refused it."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 Silence is measured from the last report or from when this operator began to listen, whichever is later, so that
 a new operator starts with nobody under suspicion. But on the machine of the operator that led before and fell silent,
-that one was the first to be missed: there the new one has been listening since the lease was renewed last, once it
-has heard of anybody and so can be heard of.
+that one was the first to be missed: there the new one has been listening since the lease was renewed last, unless a
+probe has reached the machine: then only the operator died. And nobody is given up before anybody else was heard, or
+could have been for long enough: it may be the new operator that cannot be reached.
 
 Where the pod's container has ended or started since, it is measured from there: the node lives and has the container
 started again in place, and an agent needs a moment to report. So does one that has just begun: it brings up what moves
@@ -18,7 +19,7 @@ from datetime import datetime, timedelta
 from robustrl_api.names import Role
 from robustrl_api.status import Scope
 from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
-from robustrl_operator.view import JobView, PodView
+from robustrl_operator.view import JobView, NodeView, PodView
 
 PROBE_LEAD = timedelta(seconds=1)
 """The probe is asked this long before the verdict, so that its answer costs no time of its own."""
@@ -69,14 +70,15 @@ def last_heard(view: JobView, pod: PodView) -> datetime | None:
 
 def _listening_since(view: JobView, pod: PodView) -> datetime:
     node = view.nodes.get(pod.node)
-    if node is None or node.silent_since is None or not _is_reached(view):
+    if node is None or node.silent_since is None or _lives(view, node):
         return view.watching_since
     return node.silent_since
 
 
-def _is_reached(view: JobView) -> bool:
-    """Whether any agent has found the way to this operator."""
-    return any(heard.at >= view.watching_since for heard in view.reports.values())
+def _lives(view: JobView, node: NodeView) -> bool:
+    """Whether a machine has been seen to live, be its pods as they may."""
+    probes = (view.probes.get(pod.uid) for pod in view.pods if pod.node == node.name)
+    return any(probe.reached for probe in probes if probe is not None)
 
 
 def _was_up_before(view: JobView, pod: PodView) -> bool:
@@ -90,7 +92,7 @@ def next_look(view: JobView) -> timedelta | None:
     """In how long a pod that says nothing until then is to be asked whether it lives, or given up; None if that is so
     of nobody."""
     marks = (_limit(view) - PROBE_LEAD, _limit(view))
-    last = (last_heard(view, pod) for pod in view.pods)
+    last = (view.watching_since, *(last_heard(view, pod) for pod in view.pods))
     left = (at + mark - view.now for at in last if at is not None for mark in marks)
     return min((each for each in left if each > timedelta()), default=None)
 
@@ -135,7 +137,7 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
         return _judge_without_address(view, pod, silent, text)
     if probe is None or probe.deep or probe.asked < since:
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text, ask=Question.LIVES)
-    if not probe.done or silent < _limit(view):
+    if not probe.done or silent < _limit(view) or not _can_be_reached(view):
         return Verdict(Health.SUSPECT, Cause.HEARTBEAT_LOST, text)
     if probe.answered:
         # It lives but does not reach us. It is asked again, and has as long for it as a pod has to start.
@@ -148,12 +150,19 @@ def _judge_silent(view: JobView, pod: PodView, silent: timedelta) -> Verdict:
     return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text + " and answers no probe", Scope.NODE, since=since)
 
 
+def _can_be_reached(view: JobView) -> bool:
+    """Whether any agent has found the way to this operator, or all had the time to."""
+    if view.now - view.watching_since >= _limit(view):
+        return True
+    return any(heard.at >= view.watching_since for heard in view.reports.values())
+
+
 def _judge_without_address(view: JobView, pod: PodView, silent: timedelta, text: str) -> Verdict:
     """A machine that has started again takes its pods' addresses away until it has made them anew, if it ever can.
     There is nobody to be probed meanwhile."""
     text += " and has no address to be probed at"
     since = view.now - silent
-    if silent >= _limit(view) and view.node_lost(pod.node):
+    if silent >= _limit(view) and _can_be_reached(view) and view.node_lost(pod.node):
         return Verdict(Health.FAILED, Cause.NODE_LOST, f"node {pod.node} is lost; {text}", Scope.NODE, since=since)
     if silent >= _limit(view) + RESTART_PATIENCE:
         return Verdict(Health.FAILED, Cause.HEARTBEAT_LOST, text, Scope.POD, since=since)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum, auto
 
 import aiohttp
 
@@ -17,9 +18,20 @@ from robustrl_operator.plan import ProbePod
 from robustrl_operator.view import Probe
 
 PROBE_SECONDS = 0.9
+ANSWER_SECONDS = 0.2
+"""What is left for the answer at least: a machine that has not taken the connection before is not reached."""
 STALL_SECONDS = 0.2
 """An operator that stood still for so long while it asked has not heard what was answered, and asks again."""
 MOST_TRIES = 5
+
+
+class Reply(Enum):
+    """What came of a probe."""
+
+    ANSWERED = auto()
+    SILENT = auto()
+    """The machine lives, but nobody there says what was to be said."""
+    UNREACHED = auto()
 
 
 class Prober:
@@ -31,6 +43,7 @@ class Prober:
         self._port = agent_port
         self._results: dict[str, Probe] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._watch = LoopWatch()
 
     def result(self, uid: str) -> Probe | None:
         return self._results.get(uid)
@@ -52,32 +65,38 @@ class Prober:
     async def _ask(self, probe: ProbePod) -> None:
         asked = self._results[probe.uid]
         if probe.seconds is None:
-            answered = await self._answers(f"http://{probe.address}:{self._port}/healthz", PROBE_SECONDS)
+            reply = await self._reply(f"http://{probe.address}:{self._port}/healthz", PROBE_SECONDS)
         else:
             url = f"http://{probe.address}:{self._port}/works?seconds={probe.seconds:g}"
-            answered = await self._answers(url, probe.seconds + PROBE_SECONDS)
+            reply = await self._reply(url, probe.seconds + PROBE_SECONDS)
         if probe.uid in self._results:
-            self._results[probe.uid] = replace(asked, answered=answered, done=True)
+            answered, reached = reply is Reply.ANSWERED, reply is not Reply.UNREACHED
+            self._results[probe.uid] = replace(asked, answered=answered, reached=reached, done=True)
         self._on_result()
 
-    async def _answers(self, url: str, seconds: float) -> bool:
+    async def _reply(self, url: str, seconds: float) -> Reply:
+        reply = Reply.UNREACHED
         for _ in range(MOST_TRIES):
-            async with LoopWatch() as watch:
-                answered = await self._get(url, seconds)
-            if answered or watch.stalled_seconds < STALL_SECONDS:
-                return answered
-        return False
+            with self._watch.measuring() as standstill:
+                reply = await self._get(url, seconds)
+            if reply is Reply.ANSWERED or standstill.seconds < STALL_SECONDS:
+                break
+        return reply
 
-    async def _get(self, url: str, seconds: float) -> bool:
-        timeout = aiohttp.ClientTimeout(total=seconds)
+    async def _get(self, url: str, seconds: float) -> Reply:
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=seconds - ANSWER_SECONDS)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
                 session.get(url) as response,
             ):
-                return response.status == 200
+                return Reply.ANSWERED if response.status == 200 else Reply.SILENT
+        except aiohttp.ConnectionTimeoutError:
+            return Reply.UNREACHED
+        except aiohttp.ClientConnectorError as error:
+            return Reply.SILENT if isinstance(error.os_error, ConnectionRefusedError) else Reply.UNREACHED
         except (aiohttp.ClientError, TimeoutError):
-            return False
+            return Reply.SILENT
 
     def stop(self) -> None:
         for task in self._running.values():

@@ -93,6 +93,10 @@ def operator_silent_for(seconds: float) -> Change:
     return change
 
 
+def nobody_heard(view: JobView, _name: str) -> JobView:
+    return replace(view, reports={})
+
+
 def gone(view: JobView, name: str) -> JobView:
     return without_pod(view, name)
 
@@ -126,7 +130,8 @@ def hung(restarts: int) -> Child:
 
 
 NO_ANSWER = Probe(NOW - 1 * SECOND, answered=False)
-ANSWERED = Probe(NOW - 1 * SECOND, answered=True)
+BUSY = Probe(NOW - 1 * SECOND, answered=False, reached=True)
+ANSWERED = Probe(NOW - 1 * SECOND, answered=True, reached=True)
 ASKED = Probe(NOW - 0.5 * SECOND, answered=False, done=False)
 OLD = Probe(NOW - 60 * SECOND, answered=False)
 UNKILLABLE_PROCESS = Complaint(reason="ProcessUnkillable", message="process 7 does not end")
@@ -281,9 +286,21 @@ TABLE = [
     ("member beside the operator that fell silent, no answer", TRAINER,
      both(both(unheard(9999), listening_for(1.1)), both(operator_silent_for(4.5), probed(NO_ANSWER))), "Failed",
      "HeartbeatLost", "Node", False),
+    # Then it may be the new operator that cannot be reached, until everybody had the time to.
+    ("member beside the operator that fell silent, new operator found by nobody", TRAINER,
+     both(nobody_heard, both(listening_for(2.8), both(operator_silent_for(6.2), probed(NO_ANSWER)))), "Suspect",
+     "HeartbeatLost", None, False),
+    ("member beside the operator that fell silent, new operator found by nobody for long", TRAINER,
+     both(nobody_heard, both(listening_for(2.9), both(operator_silent_for(6.3), probed(NO_ANSWER)))), "Failed",
+     "HeartbeatLost", "Node", False),
+    # It was the operator's process alone that died.
     ("beside the operator that fell silent, answers", MANAGER,
-     both(was_up(60, ANSWERED), both(listening_for(1.1), operator_silent_for(4.5))), "Suspect", "HeartbeatLost", None,
-     True),
+     both(was_up(60, ANSWERED), both(listening_for(1.1), operator_silent_for(4.5))), "Starting", "None", None, False),
+    ("beside the operator that fell silent, busy", MANAGER,
+     both(was_up(60, BUSY), both(listening_for(1.1), operator_silent_for(4.5))), "Starting", "None", None, False),
+    ("beside the operator that fell silent, busy for as long as others may be", MANAGER,
+     both(was_up(60, BUSY), both(listening_for(3.1), operator_silent_for(6.5))), "Failed", "HeartbeatLost", "Node",
+     False),
     ("beside the operator that fell silent, heard since", MANAGER, both(listening_for(1.1), operator_silent_for(4.5)),
      "Healthy", "None", None, False),
     ("new pod where an operator fell silent", ROLLOUT,

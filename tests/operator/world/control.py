@@ -42,7 +42,7 @@ def deliver_reports(world: World) -> None:
             answers = p is not None and p.agent is not None and reachable(world, p)
             if probe.deep:
                 answers = answers and p is not None and p.agent is not None and p.agent.works
-            world.operator.probes[uid] = replace(probe, answered=answers, done=True)
+            world.operator.probes[uid] = replace(probe, answered=answers, reached=answers, done=True)
 
 
 def hear(world: World, p: SimPod, agent: SimAgent) -> None:
