@@ -23,7 +23,9 @@ log = logging.getLogger(__name__)
 
 ANSWER_MARGIN_SECONDS = 5.0
 CONNECT_SECONDS = 3.0
-MAX_RETRY_SECONDS = 2.0
+HANDSHAKE_SECONDS = 1.0
+"""A kernel takes a connection within less, even where its machine is busy. A dead machine never does, and by then
+another operator may lead, to which the next call goes."""
 
 
 class ControlClient:
@@ -64,7 +66,9 @@ class ControlClient:
 
     async def _take(self, assignment: Assignment | None) -> None:
         if assignment is None:
-            await asyncio.sleep(min(MAX_RETRY_SECONDS, 0.05 * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1.0))
+            # No operator hears more of agents that lost theirs than of those that have one.
+            pause = min(self._heartbeat_seconds, 0.05 * 2 ** min(self._failures, 10))
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             return
         self._heartbeat_seconds = assignment.heartbeat_seconds
         if assignment.etag != self._applied:
@@ -73,7 +77,11 @@ class ControlClient:
 
     async def _post(self, session: aiohttp.ClientSession) -> Assignment | None:
         """One report; None where it brought no assignment."""
-        timeout = aiohttp.ClientTimeout(total=self._heartbeat_seconds + ANSWER_MARGIN_SECONDS, connect=CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(
+            total=self._heartbeat_seconds + ANSWER_MARGIN_SECONDS,
+            connect=CONNECT_SECONDS,
+            sock_connect=HANDSHAKE_SECONDS,
+        )
         body = self._state.report(self._applied).model_dump_json(by_alias=True)
         try:
             async with session.post(
