@@ -80,9 +80,9 @@ is from the first fault to the commit of the next optimizer step; where a rollou
 meanwhile. An agent that was killed is found when its container has been started again. Where the operator that leads is
 dead as well, it has to be missed first. An image is gone for 30 s. The aims: a child's exit is detected within 0.2 s, a
 deleted pod within 1 s, a silent agent within three heartbeats (of 1 s), a hang within its window and one probe;
-`WholeJob` is at least three times slower, which `trainer in the publish` just reaches, as a large model is loaded under
-both strategies, and `manager in the leader's machine` misses: until another operator leads, agents have found it, and
-it has asked those that are missed, both wait alike.
+`WholeJob` is at least three times slower, which two rows just reach: in `trainer in the publish` a large model is
+loaded under both strategies, and in `manager in the leader's machine` both wait alike until another operator leads,
+agents have found it, and it has asked those that are missed.
 
 | kind | detected | next step | with `WholeJob` | ratio | all held |
 |---|---|---|---|---|---|"""
