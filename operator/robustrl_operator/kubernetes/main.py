@@ -7,13 +7,12 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 from lightkube import operators
 from lightkube.resources.core_v1 import Node, Pod
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 
 from robustrl_api.names import LABEL_JOB
 from robustrl_operator.kubernetes import certificates
@@ -133,11 +132,25 @@ class Operator:
 
     async def _serve_http(self) -> web.AppRunner:
         app = web.Application()
-        app.router.add_get("/metrics", lambda _request: _metrics(self._term.metrics))
-        app.router.add_get("/healthz", lambda _request: _health((self._pods, self._nodes)))
-        app.router.add_get("/v1/incidents", lambda _request: _json(self._term.jobs.incidents))
-        app.router.add_get("/v1/jobs", lambda _request: _json(self._term.jobs.overview))
+        app.router.add_get("/metrics", self._say_metrics)
+        app.router.add_get("/healthz", self._say_health)
+        app.router.add_get("/v1/incidents", self._say_incidents)
+        app.router.add_get("/v1/jobs", self._say_jobs)
         return await listen(app, self._settings.http_port)
+
+    async def _say_metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._term.metrics), content_type="text/plain")
+
+    async def _say_health(self, _request: web.Request) -> web.Response:
+        """Alive means: heard from the API server lately, not merely running."""
+        age = max(informer.age_seconds for informer in (self._pods, self._nodes))
+        return web.json_response({"watchAgeSeconds": age}, status=503 if age > STALLED_SECONDS else 200)
+
+    async def _say_incidents(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._term.jobs.incidents())
+
+    async def _say_jobs(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._term.jobs.overview())
 
     async def _close(self, tasks: list[asyncio.Task[Any]], server: web.AppRunner) -> None:
         # Nobody else may act before this operator has stopped acting, and nobody shall wait for the rest.
@@ -148,20 +161,6 @@ class Operator:
         await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(Exception):
             await server.cleanup()
-
-
-async def _metrics(registry: CollectorRegistry) -> web.Response:
-    return web.Response(body=generate_latest(registry), content_type="text/plain")
-
-
-async def _json(view: Callable[[], object]) -> web.Response:
-    return web.json_response(view())
-
-
-async def _health(informers: tuple[Informer, ...]) -> web.Response:
-    """Alive means: heard from the API server lately, not merely running."""
-    age = max(informer.age_seconds for informer in informers)
-    return web.json_response({"watchAgeSeconds": age}, status=503 if age > STALLED_SECONDS else 200)
 
 
 if __name__ == "__main__":
