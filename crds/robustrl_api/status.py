@@ -188,9 +188,9 @@ class InjectionStage(StrEnum):
 
 class InjectionTarget(DocumentedModel):
     pod: str = Field(max_length=253)
-    """The pod."""
+    """The pod; `operator` where it is the operator that is away, for this job alone."""
     uid: str = Field(max_length=64)
-    """Its UID. Empty for a pod that was made because of the fault."""
+    """Its UID, or `operator`. Empty for a pod that was made because of the fault."""
     deed: str = Field(max_length=63)
     """What is done to it."""
     struck_time: str = Field(default="", max_length=64)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -54,6 +55,7 @@ class ControlHub:
         self._on_report = on_report
         self.nodes = NodeHub(clock, self._take_news)
         self._lines: dict[str, _Line] = {}
+        self._turned_away: set[str] = set()
         self._closed = False
 
     @property
@@ -84,14 +86,29 @@ class ControlHub:
         An older call of the same pod that is still being held is answered now, so that one pod holds one call. None
         means that the operator does not know this pod (yet).
         """
-        if self._closed:
+        if self._is_silent_to(identity.uid):
             return None
         line = self._lines.setdefault(identity.uid, _Line())
         self._take(identity, line, report)
         line.changed.set()
         if line.assignment is None or line.assignment.etag == report.applied:
             await self._hold(line)
-        return None if self._closed else line.assignment
+        return None if self._is_silent_to(identity.uid) else line.assignment
+
+    def _is_silent_to(self, uid: str) -> bool:
+        return self._closed or uid in self._turned_away
+
+    @contextlib.contextmanager
+    def turned_away(self, job: str, uids: Collection[str]) -> Iterator[None]:
+        """Nobody is here for the pods of a job, and what they and their nodes' agents said is forgotten."""
+        self._turned_away |= {*uids}
+        for uid in uids:
+            self.forget(uid)
+        self.nodes.watch(job, {})
+        try:
+            yield
+        finally:
+            self._turned_away -= {*uids}
 
     def close(self) -> None:
         """Tell nobody anything any more; calls that are being held are answered now, as of an unknown pod."""

@@ -23,7 +23,7 @@ from robustrl_operator.control.body import Body, CreationRefused, StatusConflict
 from robustrl_operator.control.hub import Clock, ControlHub
 from robustrl_operator.control.node_hub import Placed
 from robustrl_operator.control.prober import Prober
-from robustrl_operator.plan import CreatePod, DeletePod, Event, Plan, ProbePod, hearsay, plan
+from robustrl_operator.plan import CreatePod, DeletePod, Event, Plan, ProbePod, StandAside, hearsay, plan
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.view import Heard, JobView, Observed, Probe
 
@@ -85,6 +85,7 @@ class Reconciler:
                     return
                 failures = conflicts = 0
                 wait = self._pause(outcome)
+                await self._stand_aside(outcome)
             except StatusConflict:
                 # What is stored comes in a moment by the watch, unless that is being renewed.
                 conflicts += 1
@@ -100,6 +101,18 @@ class Reconciler:
                 await asyncio.sleep(wait)
                 continue
             await self._sleep(wait)
+
+    async def _stand_aside(self, outcome: Plan) -> None:
+        """Where that was asked for on purpose: be away, and then as another operator that has just begun."""
+        seconds = max((each.seconds for each in outcome.actions if isinstance(each, StandAside)), default=0.0)
+        if not seconds:
+            return
+        log.warning("%s: on purpose there is no operator for it for %.0f s", self.key, seconds)
+        with self._hub.turned_away(self.key, self._known_uids):
+            await asyncio.sleep(seconds)
+        self._forget(set())
+        self._since = self._clock()
+        self._woken.set()
 
     def _pause(self, outcome: Plan) -> float:
         """Seconds until the next look. What is evident only by looking is looked for twice a heartbeat, and silence
@@ -201,6 +214,7 @@ class Reconciler:
         for action in decided.actions:
             if isinstance(action, ProbePod):
                 self._prober.ask(action)
+            if isinstance(action, ProbePod | StandAside):
                 continue
             if isinstance(action, DeletePod):
                 log.info("%s: deleting pod %s (force=%s)", self.key, action.name, action.force)

@@ -104,7 +104,16 @@ IMAGE_SECONDS = 30.0
 OF_EXPORTERS = frozenset({Means.SILENCE_EXPORTERS, Means.STICK_EXPORTERS, Means.FALSIFY_EXPORTERS})
 LASTING: dict[str, float] = {Means.TAKE_IMAGE: IMAGE_SECONDS, **dict.fromkeys(OF_EXPORTERS, EXPORTER_SECONDS)}
 """By deed: for how many seconds it goes on, where it has to be kept up."""
-NO_FAULTS: frozenset[str] = frozenset({Harm.SLOW, Harm.STORAGE_FULL, Harm.STORAGE_READ_ONLY, *OF_EXPORTERS})
+TAKEOVER_SECONDS = 4.0
+"""What passes until another operator leads: the lease runs out, and agents find who holds it then."""
+AWAY: dict[str, float] = {
+    Means.KILL_LEADER: TAKEOVER_SECONDS,
+    Means.DELETE_OPERATORS: TAKEOVER_SECONDS,
+    Means.TAKE_LEASE: LEASE_SECONDS,
+    Means.STOP_API: API_SECONDS,
+}
+"""By deed: for how many seconds no operator can act, and then one does that knows nothing but what is stored."""
+NO_FAULTS: frozenset[str] = frozenset({Harm.SLOW, Harm.STORAGE_FULL, Harm.STORAGE_READ_ONLY, *OF_EXPORTERS, *AWAY})
 """Deeds that are no faults of the job: nothing is to be put on record because of them."""
 
 

@@ -26,6 +26,7 @@ from robustrl_operator.plan.draft import (
     Plan,
     ProbePod,
     Relabel,
+    StandAside,
 )
 from robustrl_operator.plan.planner import plan
 
@@ -39,5 +40,6 @@ __all__ = [
     "Plan",
     "ProbePod",
     "Relabel",
+    "StandAside",
     "plan",
 ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from robustrl_api.names import Role
 from robustrl_api.status import InjectionTarget
-from robustrl_operator.faults.kind import KINDS, Blow, FaultKind, aim
+from robustrl_operator.faults.kind import AWAY, KINDS, Blow, FaultKind, aim
 from robustrl_operator.faults.target import index_of
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.stand_in import stand_in, why_not
 
+OPERATOR = "operator"
+"""In the place of a pod and its UID, where it is the operator that is away."""
 MAX_TARGETS = 1000
 """What status has room for."""
 
@@ -29,6 +31,8 @@ def targets_of(draft: Draft, kind: FaultKind, target: str) -> tuple[InjectionTar
     for each in (*KINDS[kind].first, KINDS[kind].deed):
         if stand_in(draft.view, each) is None:
             raise Refused(why_not(draft.view, kind, each))
+    if KINDS[kind].deed in AWAY:
+        return _operator(kind, target)
     try:
         blows = _blows(draft, kind, target)
     except LookupError as error:
@@ -38,6 +42,12 @@ def targets_of(draft: Draft, kind: FaultKind, target: str) -> tuple[InjectionTar
     uids = {pod.name: pod.uid for pod in draft.view.pods}
     deeds = [(blow.pod, stand_in(draft.view, blow.deed)) for blow in blows]
     return tuple(InjectionTarget(pod=pod, uid=uids[pod], deed=done) for pod, done in deeds if done is not None)
+
+
+def _operator(kind: FaultKind, target: str) -> tuple[InjectionTarget, ...]:
+    if target:
+        raise Refused(f"{kind} strikes the operator, as far as this job has to do with it: name no pod")
+    return (InjectionTarget(pod=OPERATOR, uid=OPERATOR, deed=KINDS[kind].deed),)
 
 
 def _blows(draft: Draft, kind: FaultKind, target: str) -> tuple[Blow, ...]:

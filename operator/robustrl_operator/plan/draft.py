@@ -79,7 +79,15 @@ class HarmMachine:
     request: str
 
 
-Action = CreatePod | DeletePod | Relabel | ProbePod | DeleteJob | HarmMachine
+@dataclass(frozen=True, slots=True)
+class StandAside:
+    """A fault made on purpose: after this plan the operator is not there for this job, and then as if it were another
+    one, which knows nothing but what is stored."""
+
+    seconds: float
+
+
+Action = CreatePod | DeletePod | Relabel | ProbePod | DeleteJob | HarmMachine | StandAside
 
 
 @dataclass(frozen=True, slots=True)

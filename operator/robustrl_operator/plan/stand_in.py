@@ -1,13 +1,14 @@
 """What is done for a fault to the one job alone, where the fault itself would strike others as well; why nothing is.
 
 On one's own machine the body harms what the fault says. On Kubernetes machines belong to everybody, and what comes to
-the same for this job is done to its pods. What has no such stand-in is refused, in words that say what to do instead.
+the same for this job is done to its pods, and an operator that is away is so for this job alone. What has no such
+stand-in is refused, in words that say what to do instead.
 """
 
 from __future__ import annotations
 
 from robustrl_api.control import Harm
-from robustrl_operator.faults.kind import OF_EXPORTERS, Deed, FaultKind, Means
+from robustrl_operator.faults.kind import AWAY, OF_EXPORTERS, Deed, FaultKind, Means
 from robustrl_operator.plan import hearsay
 from robustrl_operator.view import JobView
 
@@ -22,7 +23,6 @@ PLAYED: dict[Means, Deed] = {
 """On Kubernetes, by the pod's agent; of its image by the operator, which makes the pod."""
 
 BY_RUN = "is done by the hand of the run itself, and only by that: robustrl run FILE --fault {kind}@STEP"
-OF_A_CLUSTER = "is of a cluster, and there is none here: robustrl run is the operator itself"
 NOT_IN_A_RUN: dict[Deed, str] = {
     Means.CUT_LINK: "is a node that is cut off from others, and here is one machine. Nearest comes one that stands "
     "still: trainer-freeze",
@@ -34,20 +34,9 @@ NOT_IN_A_RUN: dict[Deed, str] = {
     "rollout-pod",
     **dict.fromkeys(OF_EXPORTERS, "is what node agents hear of exporters, and there are none here"),
     **dict.fromkeys((Means.FILL_STORAGE, Means.SEAL_STORAGE, Means.DAMAGE_CHECKPOINT), BY_RUN),
-    **dict.fromkeys((Means.DELETE_OPERATORS, Means.KILL_LEADER, Means.TAKE_LEASE, Means.STOP_API), OF_A_CLUSTER),
 }
 
-OF_ALL = (
-    "strikes every job of the cluster, which nobody may by changing one of them. Whoever has the right to does it by "
-    "hand (NAMESPACE is the operator's): "
-)
 NOT_ON_KUBERNETES: dict[Deed, str] = {
-    Means.DELETE_OPERATORS: OF_ALL + "kubectl -n NAMESPACE delete pod -l app.kubernetes.io/name=robustrl-operator",
-    Means.KILL_LEADER: OF_ALL + "kubectl -n NAMESPACE delete pod -l robustrl.dev/leader=true --grace-period=0 --force",
-    Means.TAKE_LEASE: OF_ALL + "kubectl -n NAMESPACE patch lease robustrl-operator --type merge "
-    """-p '{"spec":{"holderIdentity":"somebody-else"}}'""",
-    Means.STOP_API: OF_ALL + "the API server is stopped on its machine, where it is a static pod by "
-    "mv /etc/kubernetes/manifests/kube-apiserver.yaml /root/ and, later, back",
     Means.DAMAGE_CHECKPOINT: "destroys for real a step that was trained, in every pod's memory and on the volume, and "
     "training must stand still for it. That is for a job of no value, such as robustrl run FILE --fault {kind}@STEP",
 }
@@ -55,7 +44,7 @@ NOT_ON_KUBERNETES: dict[Deed, str] = {
 
 def stand_in(view: JobView, deed: Deed) -> Deed | None:
     """What is done instead of a deed, if not the deed itself; None where nothing comes to the same."""
-    if isinstance(deed, Harm) or deed in view.means:
+    if isinstance(deed, Harm) or deed in AWAY or deed in view.means:
         return deed
     if deed in hearsay.WORDS and Means.BREAK_GPU in view.means:
         # Whoever says the one of a GPU says the others as well.

@@ -38,6 +38,23 @@ async def test_nobody_is_told_anything_afterwards() -> None:
     assert await hub.exchange(POD, report()) is None
 
 
+async def test_pods_that_are_turned_away_are_told_nothing_and_are_unheard_afterwards() -> None:
+    hub = ControlHub(lambda: NOW, lambda _pod: None)
+    other = PodIdentity("ns", "k-rollout-1", "u4")
+    for pod in (POD, other):
+        hub.assign(pod.uid, Assignment(etag="a", role=Role.ROLLOUT, heartbeat_seconds=60))
+    held = asyncio.create_task(hub.exchange(POD, report("a")))
+    await asyncio.sleep(0)
+    with hub.turned_away("ns/j", {POD.uid}):
+        async with asyncio.timeout(5):
+            assert await held is None
+        assert await hub.exchange(POD, report()) is None
+        assert await hub.exchange(other, report()) is not None
+        assert hub.heard(POD.uid) is None
+    hub.assign(POD.uid, Assignment(etag="a", role=Role.ROLLOUT))
+    assert await hub.exchange(POD, report()) is not None
+
+
 @pytest.mark.parametrize(
     ("news", "wakes"),
     [

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from tests.operator.build import NOW, SECOND, job, running_job
 
+from robustrl_api.control import Assignment
+from robustrl_api.injection import Request
 from robustrl_api.job import RLJob
-from robustrl_api.names import Role
+from robustrl_api.names import ANNOTATION_INJECT, Role
 from robustrl_api.node import NodeReport
 from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget, RLJobStatus
+from robustrl_operator.control import reconciler as reconciling
 from robustrl_operator.control.body import CreationRefused, StatusConflict, StatusRefused
-from robustrl_operator.control.hub import ControlHub
+from robustrl_operator.control.hub import ControlHub, PodIdentity
 from robustrl_operator.control.prober import Prober
 from robustrl_operator.control.reconciler import Reconciler
 from robustrl_operator.faults.kind import Means
@@ -199,6 +202,40 @@ async def test_the_agents_of_the_pods_nodes_are_told_what_to_say_on_purpose_once
         await looked_at.reconcile()
         told = looked_at._hub.nodes.take(NodeReport(node="n1")).pods
         assert {pod.uid: pod.as_if for pod in told if pod.as_if} == words
+
+
+async def test_who_stands_aside_on_purpose_comes_back_knowing_nothing_but_what_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, clock = running_job(), SimpleNamespace(now=NOW)
+    wanted = Request(id="r1", kind="lease").model_dump_json(by_alias=True)
+    stored = rl_job(view.status, faultInjection={"mode": "Allowed"})
+    metadata = stored.metadata.model_copy(update={"annotations": {ANNOTATION_INJECT: wanted}})
+    body = Notebook(stored.model_copy(update={"metadata": metadata}), view.pods)
+    hub = ControlHub(lambda: clock.now, lambda _: None)
+    looked_at = Reconciler("j", body, hub, Prober(lambda: clock.now, lambda: None), lambda: clock.now)
+    pod = PodIdentity("default", view.pods[0].name, view.pods[0].uid)
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.now += seconds * SECOND
+        assert await hub.exchange(pod, said) is None, "nobody is there"
+
+    said = view.reports[pod.uid].report
+    hub.assign(pod.uid, Assignment(etag="a", role=Role.TRAINER))
+    await hub.exchange(pod, said)
+    monkeypatch.setattr(reconciling.asyncio, "sleep", sleep)
+    outcome = await looked_at.reconcile()
+    assert outcome is not None
+    assert [what for kind, what in body.said if kind == "action"] == [], "no body is asked to do it"
+    await looked_at._stand_aside(outcome)
+    assert slept == [10.0]
+    assert looked_at.view(body.stored).watching_since == clock.now
+    assert hub.heard(pod.uid) is None
+    await looked_at.reconcile()
+    assert body.stored.status.injection is not None
+    assert body.stored.status.injection.stage is InjectionStage.STRUCK
 
 
 async def test_silence_is_looked_at_when_it_has_lasted_long_enough_and_no_later(

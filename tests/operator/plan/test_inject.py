@@ -28,13 +28,11 @@ from robustrl_api.names import EventReason, Role
 from robustrl_api.node import PodReading, Source
 from robustrl_api.status import ConditionType, InjectionStage, RLJobStatus
 from robustrl_operator.faults.kind import KINDS, FaultKind, Means
-from robustrl_operator.kubernetes import leader_label, lease
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.local.body import LocalBody
-from robustrl_operator.plan import CreatePod, DeletePod, HarmMachine, hearsay
+from robustrl_operator.plan import CreatePod, DeletePod, HarmMachine, StandAside, hearsay
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.plan.rules import inject
-from robustrl_operator.plan.stand_in import NOT_ON_KUBERNETES
 from robustrl_operator.view import JobView, Observed, moment
 
 ALLOWED = {"faultInjection": {"mode": "Allowed"}}
@@ -85,11 +83,7 @@ def accepted(view: JobView) -> JobView:
         ("gpu", "rank 0", {"readings": GPUS, "now": NOW + 40 * SECOND}, "no node agent reports a GPU of j-trainer-1"),
         ("checkpoint-damage", "", {}, "destroys for real a step that was trained"),
         ("checkpoint-damage", "", {"means": MACHINE}, "robustrl run FILE --fault checkpoint-damage@STEP"),
-        ("leader", "", {"means": MACHINE}, "there is none here"),
-        ("leader", "", {}, "kubectl -n NAMESPACE delete pod -l robustrl.dev/leader=true --grace-period=0 --force"),
-        ("operators", "", {}, "kubectl -n NAMESPACE delete pod -l app.kubernetes.io/name=robustrl-operator"),
-        ("lease", "", {}, """patch lease robustrl-operator --type merge -p '{"spec":{"holderIdentity":"""),
-        ("api-server", "", {}, "the API server is stopped on its machine"),
+        ("leader", "trainer/0", {}, "strikes the operator, as far as this job has to do with it: name no pod"),
         ("worker", "", {"spec": job(suspend=True, **ALLOWED)}, "suspended"),
     ],
 )
@@ -116,12 +110,6 @@ def test_every_kind_is_done_or_refused_in_words_that_status_has_room_for(
     assert (injection.stage is InjectionStage.STRIKING) is not bool(injection.message)
     assert len(injection.message) < 1024
     assert not injection.message or injection.message.startswith(f"{kind} ")
-
-
-def test_the_commands_of_the_refusals_are_those_of_the_parts_that_they_name() -> None:
-    words = "".join(NOT_ON_KUBERNETES.values())
-    assert f"-l {leader_label.LABEL}={leader_label.TRUE} " in words
-    assert f"patch lease {lease.NAME} " in words
 
 
 def test_what_is_no_request_is_refused_once() -> None:
@@ -295,6 +283,24 @@ def test_machines_are_harmed_once_where_there_are_any() -> None:
     assert actions(inject.apply(draft(with_status(view, injection=first.status.injection))), HarmMachine) == []
 
 
+@pytest.mark.parametrize("means", [CLUSTER, MACHINE], ids=["cluster", "machine"])
+@pytest.mark.parametrize(
+    ("kind", "seconds"), [("leader", 4.0), ("operators", 4.0), ("lease", 10.0), ("api-server", 30.0)]
+)
+def test_the_operator_is_away_for_the_one_job(kind: str, seconds: float, means: frozenset[Means]) -> None:
+    view = asked(kind, means=means)
+    first = inject.apply(draft(view))
+    assert actions(first, StandAside) == [StandAside(seconds)]
+    view = with_status(view, injection=first.status.injection)
+    again = inject.apply(draft(view))
+    assert actions(again, StandAside) == [StandAside(seconds)], "something kept it from it"
+    back = replace(view, now=NOW + seconds * SECOND, watching_since=NOW + seconds * SECOND)
+    done = inject.apply(draft(back))
+    assert done.actions == ()
+    assert done.status.injection is not None
+    assert (done.status.injection.stage, done.status.injection.targets[0].pod) == (InjectionStage.STRUCK, "operator")
+
+
 @pytest.mark.parametrize(
     ("kind", "struck", "harm"),
     [
@@ -431,6 +437,25 @@ def test_exporters_that_are_wrong_are_no_fault(kind: str) -> None:
     world.until(lambda w: w.status.injection is not None and w.status.injection.stage == "Struck", within=25).run(90)
     assert (world.status.incidents, world.status.epoch) == ((), 1)
     assert {observed.reading.as_if for observed in world.readings.values()} == {""}
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("leader", 4), ("lease", 10), ("api-server", 30)])
+def test_a_job_whose_operator_is_away_goes_on(kind: str, seconds: int) -> None:
+    world = injected(started(), kind).until(lambda w: w.operator.down_until is not None)
+    step, began = world.ledger_step, world.now
+    world.until(lambda w: w.status.injection is not None and w.status.injection.stage == "Struck")
+    assert (world.now - began).total_seconds() == pytest.approx(seconds, abs=1)
+    assert world.ledger_step > step
+    world.run(60)
+    assert (world.status.incidents, world.status.epoch) == ((), 1)
+    assert len(world.did(StandAside)) == 1
+
+
+def test_a_worker_that_dies_while_the_operator_is_away_is_found_afterwards() -> None:
+    world = injected(started(), "lease").until(lambda w: w.operator.down_until is not None)
+    world.exit_child(world.members()[0])
+    world.training(epoch=2).run(20)
+    assert [(incident.cause, world.status.epoch) for incident in world.status.incidents] == [("WorkerExited", 2)]
 
 
 def test_a_fault_after_it_is_nobodys_purpose() -> None:

@@ -38,7 +38,7 @@ class Happening:
 FAULTS = ["exit child", "delete pod", "kill node", "cut node", "restart agent", "fail pod", "peer lost", "break GPU"]
 INJECTED = (
     "worker", "engine", "rollout-pod", "trainer", "trainer-cut", "trainer-drain", "image-gone", "gpu", "exporter-lying",
-    "exporter-absent", "storage-full",
+    "exporter-absent", "storage-full", "leader", "api-server",
 )  # fmt: skip
 """Asked for on Kubernetes, whatever else happens."""
 OTHERS = ["heal nodes", "new operator", "stop operator", "kill operator", "rollouts", "suspend", "resume"]

@@ -20,7 +20,18 @@ from robustrl_api.node import AsIf
 from robustrl_api.status import RLJobStatus
 from robustrl_operator.analyze import analyze
 from robustrl_operator.faults.kind import Means
-from robustrl_operator.plan import Action, CreatePod, DeletePod, HarmMachine, Plan, ProbePod, Relabel, hearsay, plan
+from robustrl_operator.plan import (
+    Action,
+    CreatePod,
+    DeletePod,
+    HarmMachine,
+    Plan,
+    ProbePod,
+    Relabel,
+    StandAside,
+    hearsay,
+    plan,
+)
 from robustrl_operator.plan.assign import assignments
 from robustrl_operator.view import Heard, JobView, NodeView, Probe
 
@@ -170,6 +181,8 @@ def carry_out(world: World, action: Action) -> None:
         if probe is None or probe.done:
             deep = action.seconds is not None
             world.operator.probes[action.uid] = Probe(world.now, answered=False, done=False, deep=deep)
+    elif isinstance(action, StandAside):
+        world.stop_operator(action.seconds)
     elif isinstance(action, HarmMachine) and action.uid in world.pods and action.means is Means.DRAIN:
         delete(world, world.pods[action.uid], force=False)
     elif isinstance(action, HarmMachine) and action.uid in world.pods:

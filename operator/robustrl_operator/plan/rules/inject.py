@@ -17,10 +17,10 @@ from robustrl_api.injection import Request
 from robustrl_api.names import EventReason, Role
 from robustrl_api.spec import InjectionMode
 from robustrl_api.status import InjectionStage, InjectionStatus, InjectionTarget, struck_pods
-from robustrl_operator.faults.kind import KINDS, FaultKind, Means
+from robustrl_operator.faults.kind import AWAY, KINDS, FaultKind, Means
 from robustrl_operator.plan import hearsay
 from robustrl_operator.plan.aiming import Refused, targets_of
-from robustrl_operator.plan.draft import DeletePod, Draft, HarmMachine
+from robustrl_operator.plan.draft import Action, DeletePod, Draft, HarmMachine, StandAside
 from robustrl_operator.plan.lasting import is_over, struck_since
 from robustrl_operator.plan.rules import image_gone
 from robustrl_operator.view import moment, timestamp
@@ -31,8 +31,9 @@ PATIENCE = timedelta(seconds=30)
 SHOWN_BY_THE_POD = frozenset({Means.DELETE, Means.DRAIN})
 """Done when the pod is on its way out, and until then done again. What is done to machines is done once."""
 
-FROM_OUTSIDE: frozenset[str] = frozenset(Means) - {Means.TAKE_IMAGE, *hearsay.WORDS}
-"""Done by an action. Not among them is a deed that only a later operator knows, which was here before this one."""
+FROM_OUTSIDE: frozenset[str] = frozenset(Means) - {Means.TAKE_IMAGE, *hearsay.WORDS, *AWAY}
+"""Done to a pod by an action. Not among them is a deed that only a later operator knows, which was here before this
+one."""
 
 
 def apply(draft: Draft) -> Draft:
@@ -145,6 +146,9 @@ def _seen(draft: Draft, injection: InjectionStatus, target: InjectionTarget) -> 
 
 def _is_struck(draft: Draft, injection: InjectionStatus, target: InjectionTarget) -> bool:
     pod, report = draft.view.by_uid.get(target.uid), draft.view.report(target.uid)
+    if target.deed in AWAY:
+        # Whoever plans now began to listen after it was asked for: another operator, or one that was away meanwhile.
+        return draft.view.watching_since > moment(injection.accepted_time)
     if pod is None:
         return True
     if target.deed in hearsay.WORDS:
@@ -159,13 +163,19 @@ def _strike_from_outside(draft: Draft) -> Draft:
     injection = draft.status.injection
     assert injection is not None
     for target in injection.targets:
-        if target.struck_time or target.deed not in FROM_OUTSIDE or target.uid not in draft.view.by_uid:
-            continue
-        if target.deed == Means.DELETE:
-            draft = draft.act(DeletePod(target.pod, target.uid, force=False))
-        else:
-            draft = draft.act(HarmMachine(target.pod, target.uid, Means(target.deed), injection.id))
+        action = None if target.struck_time else _from_outside(draft, injection, target)
+        draft = draft if action is None else draft.act(action)
     return draft
+
+
+def _from_outside(draft: Draft, injection: InjectionStatus, target: InjectionTarget) -> Action | None:
+    if target.deed in AWAY:
+        return StandAside(AWAY[target.deed])
+    if target.deed not in FROM_OUTSIDE or target.uid not in draft.view.by_uid:
+        return None
+    if target.deed == Means.DELETE:
+        return DeletePod(target.pod, target.uid, force=False)
+    return HarmMachine(target.pod, target.uid, Means(target.deed), injection.id)
 
 
 def _words(injection: InjectionStatus) -> str:
