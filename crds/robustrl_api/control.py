@@ -15,6 +15,8 @@ from robustrl_api.names import Role
 
 PHASE_CHARACTERS, MESSAGE_CHARACTERS = 63, 4000
 """As many as a report has room for, of a phase's name and of what a process said last."""
+TRAIN = "Train"
+"""The phase of a trainer in which an accelerator that idles means that something is wrong."""
 IDLE = "idle"
 """Under this name `Activity.shown` has the longest standstill that ended by itself."""
 LEAVE_MARGIN_SECONDS = 4.0
@@ -44,12 +46,14 @@ class Harm(StrEnum):
     tell it from one whose machine has lost power."""
     STAND_STILL = "StandStill"
     """The same for a while; then all goes on as if nothing had happened."""
+    CUT_OFF = "CutOff"
+    """The same for a longer while: a node that cannot be reached for a minute comes to the same for everybody else."""
     STORAGE_FULL = "StorageFull"
     """For some seconds nothing that the agent writes to storage finds room, as it believes."""
     STORAGE_READ_ONLY = "StorageReadOnly"
     """The same, for a volume that nobody can write to."""
-    CUT_OFF = "CutOff"
-    """The same for a longer while: a node that cannot be reached for a minute comes to the same for everybody else."""
+    LOSE_CHECKPOINT = "LoseCheckpoint"
+    """SIGKILL; and of the checkpoint that is restored next, the agent believes, no good copy is left anywhere."""
 
 
 class Strike(ApiModel):
@@ -119,6 +123,9 @@ class Activity(ApiModel):
     asleep_seconds: Duration = 0.0
     """How long all processes have slept where nothing is known of the work: of a trainer outside of any phase; of an
     engine as it starts, where it has read nothing either."""
+    trained: int = Field(default=0, ge=0)
+    """How often phase Train was entered since the last commit, or since the restore. Who is in it has entered it; zero
+    is also what an agent says that does not count."""
     shown: dict[str, Duration] = Field(default_factory=dict, max_length=32)
     """The longest that each phase has lasted here and then ended well, in seconds, of those that are well known;
     and under "idle", the longest that work stood still and then went on by itself."""

@@ -36,6 +36,19 @@ def test_a_phase_lasts_until_the_next(clock: Clock) -> None:
     assert watch.report().phase_seconds == 0
 
 
+def test_how_often_it_has_trained_is_counted_in_each_step(clock: Clock) -> None:
+    watch, counted = ActivityWatch(clock), []
+    for phase in ("Wait", "Train", "Train", "", "Train", "Checkpoint"):
+        watch.enter(phase)
+        counted.append(watch.report().trained)
+    assert counted == [0, 1, 1, 1, 2, 2]
+    for begins_anew in (watch.committed, watch.reset):
+        begins_anew()
+        assert watch.report().trained == 0
+        watch.enter("Wait")
+        watch.enter("Train")
+
+
 def test_a_standstill_outlasts_phases_that_are_not_the_works_own(clock: Clock) -> None:
     """An engine that is stopped while its agent gives up applying weights and begins to pull others."""
     watch = ActivityWatch(clock)

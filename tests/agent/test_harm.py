@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from robustrl.checkpoint.loss import PATIENCE_SECONDS, Loss
 from robustrl.checkpoint.refusal import Refusal
 from robustrl.supervisor import harm
 from robustrl.supervisor.harm import Striker, inflict
@@ -24,6 +25,7 @@ from robustrl_api.control import Harm, Strike, Struck
 from robustrl_api.names import Role
 from robustrl_api.pod_config import PodConfig
 from robustrl_api.skew import read_message
+from robustrl_api.version import Version
 from robustrl_operator.faults.kind import CUT_SECONDS, FREEZE_SECONDS, FaultKind
 from robustrl_operator.faults.matrix import MATRIX
 
@@ -97,12 +99,14 @@ async def test_slowed_down_for_a_while(process: subprocess.Popen[bytes], monkeyp
     assert process.poll() is None
 
 
-def striker(tmp_path: Path, pid: int | None, storage: Refusal | None = None) -> tuple[PodState, Striker]:
+def striker(
+    tmp_path: Path, pid: int | None, storage: Refusal | None = None, loss: Loss | None = None
+) -> tuple[PodState, Striker]:
     state = PodState("p", Role.ROLLOUT)
     config = PodConfig(
         job="j", namespace="n", role=Role.ROLLOUT, control_url="http://127.0.0.1:1", memory_dir=str(tmp_path), steps=1
     )
-    return state, Striker(state, PodMemory(config), lambda: pid, storage)
+    return state, Striker(state, PodMemory(config), lambda: pid, loss or Loss(), storage)
 
 
 async def test_a_strike_is_carried_out_once_also_by_the_next_agent(
@@ -123,6 +127,23 @@ async def test_a_strike_is_carried_out_once_also_by_the_next_agent(
         assert (state.struck.id, other.poll()) == ("a", None)
         second.take(Strike(id="b", harm=Harm.KILL))
         assert await asyncio.to_thread(other.wait, SECONDS) == -signal.SIGKILL
+
+
+async def test_a_checkpoint_is_lost_with_the_process(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
+    loss = Loss()
+    _, agents = striker(tmp_path, process.pid, loss=loss)
+    agents.take(Strike(id="a", harm=Harm.LOSE_CHECKPOINT))
+    assert await asyncio.to_thread(process.wait, SECONDS) == -signal.SIGKILL
+    assert [loss.covers(version) for version in (Version(1, 7), Version(1, 6), Version(1, 7))] == [True, False, True]
+
+
+def test_no_checkpoint_is_lost_that_is_restored_for_another_reason_later() -> None:
+    clock = SimpleNamespace(now=100.0)
+    loss = Loss(lambda: clock.now)
+    assert not loss.covers(Version(1, 7))
+    loss.begin()
+    clock.now += PATIENCE_SECONDS
+    assert not loss.covers(Version(1, 7))
 
 
 async def test_without_a_process_it_says_so_and_forgets_nothing(tmp_path: Path) -> None:

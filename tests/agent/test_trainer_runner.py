@@ -12,6 +12,7 @@ import pytest
 
 from robustrl.checkpoint.copier import Copier
 from robustrl.checkpoint.folder import seal
+from robustrl.checkpoint.loss import Loss
 from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
 from robustrl.supervisor import process, trainer_runner
@@ -73,7 +74,7 @@ class Bench:
 
     async def start(self, assignment: Assignment = ASSIGNMENT, copiers: Sequence[Copier] = ()) -> TrainerRunner:
         runner = TrainerRunner(
-            self.config, self.state, cast(Any, self.launcher), self.memory, copiers, cast(Any, None)
+            self.config, self.state, cast(Any, self.launcher), self.memory, copiers, cast(Any, None), Loss()
         )  # fmt: skip
         await runner.start(assignment)
         await self.launched()
@@ -328,7 +329,9 @@ async def test_no_worker_outlives_its_epoch_though_it_was_only_being_started(tmp
         return await launch(command, env)
 
     bench.launcher.launch = slowly  # type: ignore[method-assign]
-    runner = TrainerRunner(bench.config, bench.state, cast(Any, bench.launcher), bench.memory, (), cast(Any, None))
+    runner = TrainerRunner(
+        bench.config, bench.state, cast(Any, bench.launcher), bench.memory, (), cast(Any, None), Loss()
+    )
     await runner.start(ASSIGNMENT)
     await asyncio.sleep(0.01)
     await runner.stop()
@@ -344,7 +347,9 @@ async def test_workers_that_nobody_looks_after_any_more_are_the_end_of_the_agent
         raise KeyError("what nobody had foreseen")
 
     bench.launcher.launch = unforeseen  # type: ignore[method-assign]
-    runner = TrainerRunner(bench.config, bench.state, cast(Any, bench.launcher), bench.memory, (), cast(Any, None))
+    runner = TrainerRunner(
+        bench.config, bench.state, cast(Any, bench.launcher), bench.memory, (), cast(Any, None), Loss()
+    )
     await runner.start(ASSIGNMENT)
     async with asyncio.timeout(5):
         await bench.state.broken.wait()
@@ -363,7 +368,7 @@ async def test_workers_that_sleep_outside_of_any_phase_are_told_of_and_do_not_wo
     bench = Bench(tmp_path, command=("sleep", "60"))
     bench.launcher = cast(Any, Launcher(bench.config))
     runner = TrainerRunner(
-        bench.config, bench.state, cast(Any, bench.launcher), bench.memory, (), cast(Any, None)
+        bench.config, bench.state, cast(Any, bench.launcher), bench.memory, (), cast(Any, None), Loss()
     )  # fmt: skip
     await runner.start(ASSIGNMENT)
     try:

@@ -60,6 +60,29 @@ async def test_the_job_is_over_it(
     assert report.of(record.read(RunFolder(run.folder).ledger)).findings == ()
 
 
+async def test_a_lost_checkpoint_costs_its_step_and_nothing_else(
+    run: LocalRun, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ledger = RunFolder(run.folder).ledger
+    epoch, undone = run.status.epoch, len(record.read(ledger).undone)
+    assert await asyncio.to_thread(inject, run, "checkpoint-damage") == 0, capfd.readouterr().out
+    assert run.status.incidents[-1].cause == "WorkerExited"
+    assert run.status.epoch == epoch + 1
+    assert len(record.read(ledger).undone) == undone + 1
+    assert report.of(record.read(ledger)).findings == ()
+
+
+async def test_the_operator_is_away_for_a_while_and_nothing_comes_of_it(
+    run: LocalRun, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before, step = run.status, run.step
+    assert await asyncio.to_thread(inject, run, "leader") == 0, capfd.readouterr().out
+    said = capfd.readouterr().out
+    assert all(words in said for words in ("strikes operator", "nothing was taken for a fault")), said
+    assert run.step > step
+    assert (run.status.epoch, run.status.incidents) == (before.epoch, before.incidents)
+
+
 async def test_no_such_pod_is_refused(run: LocalRun, capfd: pytest.CaptureFixture[str]) -> None:
     assert await asyncio.to_thread(inject, run, "worker", "rank", "7") == 1
     assert "refused: there is no trainer 7" in capfd.readouterr().out

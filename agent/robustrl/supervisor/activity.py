@@ -10,7 +10,7 @@ import collections
 import time
 from collections.abc import Callable
 
-from robustrl_api.control import IDLE, PHASE_CHARACTERS, Activity
+from robustrl_api.control import IDLE, PHASE_CHARACTERS, TRAIN, Activity
 
 Clock = Callable[[], float]
 KNOWN_AFTER = 3
@@ -49,6 +49,7 @@ class ActivityWatch:
         self._phase, self._phase_since = "", clock()
         self._moved_at, self._idle_text = clock(), ""
         self._longest_idle = 0.0
+        self._trained = 0
         self._asleep_since: float | None = None
 
     @property
@@ -72,6 +73,11 @@ class ActivityWatch:
             self.moved()
         self._remember_standstill()
         self._phase, self._phase_since, self._asleep_since = phase, now, None
+        self._trained += phase == TRAIN
+
+    def committed(self) -> None:
+        """A step has ended, and with it what is counted in each."""
+        self._trained = 0
 
     def moved(self) -> None:
         """The work went on just now, or there is none to do."""
@@ -93,7 +99,7 @@ class ActivityWatch:
     def reset(self) -> None:
         """The process is another one now. What phases usually take is remembered."""
         self._remember_standstill()
-        self._phase, self._phase_since = "", self._clock()
+        self._phase, self._phase_since, self._trained = "", self._clock(), 0
         self._moved_at, self._idle_text = self._clock(), ""
         self._asleep_since = None
 
@@ -114,5 +120,6 @@ class ActivityWatch:
             idle_seconds=now - self._moved_at if self._idle_text else 0.0,
             idle_text=self._idle_text,
             asleep_seconds=now - self._asleep_since if self._asleep_since is not None else 0.0,
+            trained=self._trained,
             shown=self._shown(),
         )

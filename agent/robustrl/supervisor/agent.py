@@ -11,6 +11,7 @@ from typing import Any
 
 from robustrl.checkpoint.archive import Archive
 from robustrl.checkpoint.keeping import Keeping
+from robustrl.checkpoint.loss import Loss
 from robustrl.checkpoint.pushing import Pusher
 from robustrl.supervisor.activity import ActivityWatch
 from robustrl.supervisor.control_client import ControlClient
@@ -50,6 +51,7 @@ class Agent:
         self._archive = Archive(self._memory.checkpoints, self._memory.storage, self._note_unstored)
         self._pusher = Pusher(self._memory.checkpoints, pod, self._note_copied)
         self._keeping = Keeping(self._memory.checkpoints)
+        self._loss = Loss()
         self._managers = ManagersClient()
         self._launcher = Launcher(config)
         self._publisher = Publisher(self._managers, host, config.weight_port, config.chunk_bytes)
@@ -61,6 +63,7 @@ class Agent:
             self._state,
             self._memory,
             lambda: self._runner.process() if self._runner else None,
+            self._loss,
             self._archive.refusal if self._archive.has_target else None,
         )
         self._playing: tuple[Role, int] | None = None
@@ -206,6 +209,7 @@ class Agent:
                 self._memory,
                 (self._archive, self._pusher),
                 self._publisher,
+                self._loss,
             )
         if role is Role.MANAGER:
             return ManagerRunner(self._config, self._state, self._launcher, self._memory, self._managers, self._host)

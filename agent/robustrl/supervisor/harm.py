@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from robustrl.checkpoint.loss import Loss
 from robustrl.checkpoint.refusal import Refusal
 from robustrl.supervisor.memory import PodMemory
 from robustrl.supervisor.proc_stat import descendants
@@ -37,7 +38,12 @@ REFUSED_SECONDS = 5.0
 OF_THE_WHOLE_POD = frozenset({Harm.KILL_AGENT, *STILL_SECONDS, *REFUSED_WRITES})
 """These need no process under the agent's care."""
 
-_SIGNALS = {Harm.KILL: signal.SIGKILL, Harm.STOP: signal.SIGSTOP, Harm.INTERRUPT: signal.SIGINT}
+_SIGNALS = {
+    Harm.KILL: signal.SIGKILL,
+    Harm.LOSE_CHECKPOINT: signal.SIGKILL,
+    Harm.STOP: signal.SIGSTOP,
+    Harm.INTERRUPT: signal.SIGINT,
+}
 
 
 async def inflict(pid: int, harm: Harm) -> None:
@@ -114,6 +120,7 @@ class Striker:
 
     Args:
         process: the process to harm: one under the agent's care, if there is any.
+        loss: what can take a checkpoint for lost when it is restored.
         storage: what can refuse the agent's writes to storage, if it has any.
     """
 
@@ -122,9 +129,11 @@ class Striker:
         state: PodState,
         memory: PodMemory,
         process: Callable[[], int | None],
+        loss: Loss,
         storage: Refusal | None = None,
     ) -> None:
-        self._state, self._memory, self._process, self._storage = state, memory, process, storage
+        self._state, self._memory, self._process = state, memory, process
+        self._loss, self._storage = loss, storage
         self._slowing: asyncio.Task[None] | None = None
 
     def take(self, strike: Strike | None) -> None:
@@ -155,6 +164,8 @@ class Striker:
         if harm in STILL_SECONDS:
             self._slowing = asyncio.create_task(self._stand_still(STILL_SECONDS[harm]), name="harm")
             return ""
+        if harm is Harm.LOSE_CHECKPOINT:
+            self._loss.begin()
         assert pid is not None
         self._slowing = asyncio.create_task(self._inflict(pid, harm), name="harm")
         return ""

@@ -10,6 +10,7 @@ from typing import Any
 
 from robustrl.checkpoint.copier import Copier
 from robustrl.checkpoint.fetch import NoCopy, Wanted, obtain
+from robustrl.checkpoint.loss import Loss
 from robustrl.exit_status import HANDED_OVER_STATUS, PEER_LOST_STATUS
 from robustrl.sdk.worker_config import WORKER_CONFIG_ENV, WorkerConfig
 from robustrl.supervisor.cpu_time import STOPPED, CpuMeter, process_time
@@ -19,7 +20,7 @@ from robustrl.supervisor.process import Supervised
 from robustrl.supervisor.publisher import Publisher
 from robustrl.supervisor.state import PodState
 from robustrl.supervisor.worker_link import Message, WorkerLink
-from robustrl_api.control import MESSAGE_CHARACTERS, Assignment, Child, ChildState, Exit
+from robustrl_api.control import MESSAGE_CHARACTERS, TRAIN, Assignment, Child, ChildState, Exit
 from robustrl_api.pod_config import PodConfig
 from robustrl_api.version import Version
 
@@ -28,7 +29,6 @@ log = logging.getLogger(__name__)
 SAMPLE_SECONDS = 1.0
 PROBE_SAMPLE_SECONDS = 0.25
 STARTING_PHASES = frozenset({"Rendezvous", "Restore"})
-WORKING_PHASE = "Train"
 HAND_OVER_SECONDS = 5.0
 ENDED_WELL = frozenset({0, HANDED_OVER_STATUS})
 SETTLE_SECONDS = 0.05
@@ -53,10 +53,11 @@ class TrainerRunner:
         memory: PodMemory,
         copiers: Sequence[Copier],
         publisher: Publisher,
+        loss: Loss,
     ) -> None:
         self._config, self._state, self._launcher, self._memory = config, state, launcher, memory
         self._publisher = publisher
-        self._copiers = copiers
+        self._copiers, self._loss = copiers, loss
         self._link = WorkerLink(memory.socket, self._handle)
         self._assignment: Assignment | None = None
         self._restored: Version | None = None
@@ -157,8 +158,8 @@ class TrainerRunner:
         for pid, share in shares.items():
             if share == STOPPED:
                 return f"training process {pid} is stopped"
-            if self._state.activity.phase == WORKING_PHASE and share * 1000 < self._config.active_permille:
-                return f"training process {pid} used {share:.1%} of a core in phase {WORKING_PHASE}"
+            if self._state.activity.phase == TRAIN and share * 1000 < self._config.active_permille:
+                return f"training process {pid} used {share:.1%} of a core in phase {TRAIN}"
         return ""
 
     def _all_sleep(self, shares: dict[int, float]) -> bool:
@@ -270,7 +271,10 @@ class TrainerRunner:
             self._copy(self._restored)
 
     def _committed(self, version: Version) -> None:
-        self._state.step = version.step
+        if version.step != self._state.step:
+            # The first of the pod's workers to say so.
+            self._state.step = version.step
+            self._state.activity.committed()
         self._copy(version)
         self._state.notify()
 
@@ -281,6 +285,8 @@ class TrainerRunner:
     async def _restore(self, message: Message) -> dict[str, Any]:
         assert self._assignment is not None
         version = Version(message["epoch"], message["step"])
+        if self._loss.covers(version):
+            return {"error": f"no good copy of checkpoint {version}, on purpose"}
         wanted = Wanted(version, frozenset(message["roots"]), message["rank"])
         try:
             found = await obtain(
@@ -295,5 +301,5 @@ class TrainerRunner:
         log.info("restoring %s from %s", version, f"{found.place} {found.whose}".strip())
         count = f"restores_from_{found.place}_total"
         self._state.metrics[count] = self._state.metrics.get(count, 0.0) + 1
-        self._restored = version
+        self._restored, self._state.step = version, version.step
         return {"path": str(found.path)}

@@ -11,6 +11,8 @@ besides have lasted longer than ever by as much: of the exporter's word and the 
 
 A trainer that waits for a peer stands still too. Where the peer is in a phase with a lease, as rank 0 is while it
 evaluates, and was so before the other's phase began, the lease is what limits both, and the one that waits is left be.
+A peer that has trained as much as it, and is in such a phase now, as where checkpoints are made, is ahead and waits
+for it.
 And none stands still for longer than since a peer last entered a phase: where one hangs, no peer gets further.
 Where a peer is silent, its machine may be gone: that is settled first, and explains why the others stand still.
 Nor for longer than there are managers: while they are away one rank waits for its batch, and the others for that rank.
@@ -29,7 +31,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from robustrl_api.control import IDLE, AgentReport, ChildState
+from robustrl_api.control import IDLE, TRAIN, AgentReport, ChildState
 from robustrl_api.names import Role
 from robustrl_api.spec import TrainerDetection
 from robustrl_operator.analyze import devices, silence
@@ -37,7 +39,7 @@ from robustrl_operator.analyze.devices import Still
 from robustrl_operator.analyze.verdict import Cause, Health, Question, Verdict
 from robustrl_operator.view import Heard, JobView, PodView
 
-TRAIN, RESTORE = "Train", "Restore"
+RESTORE = "Restore"
 FREE_PHASES = frozenset({"", TRAIN, "Wait"})
 """Phases of a trainer without a lease: waiting for a batch is not its fault, and training is watched by its work."""
 SLACK = timedelta(seconds=5)
@@ -92,7 +94,14 @@ def _waits_for_a_peer(view: JobView, pod: PodView, report: AgentReport) -> bool:
     """
     entered = view.reports[pod.uid].phase_since
     leased = [peer for peer in _peers(view, pod) if _lease(view, peer.report, Role.TRAINER) is not None]
-    return report.phase == TRAIN and any(peer.phase_since < entered + SLACK for peer in leased)
+    behind = (peer for peer in leased if not _is_ahead(peer.report, report))
+    return report.phase == TRAIN and any(peer.phase_since < entered + SLACK for peer in behind)
+
+
+def _is_ahead(peer: AgentReport, mine: AgentReport) -> bool:
+    """Whether a peer has trained in the same step as often as one that is in phase Train, and is not any more."""
+    counted = mine.activity.trained > 0
+    return counted and peer.step == mine.step and peer.activity.trained >= mine.activity.trained
 
 
 def _a_peer_is_silent(view: JobView, pod: PodView) -> bool:

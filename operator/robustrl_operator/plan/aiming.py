@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from robustrl_api.names import Role
 from robustrl_api.status import InjectionTarget
-from robustrl_operator.faults.kind import AWAY, KINDS, Blow, FaultKind, aim
+from robustrl_operator.faults.kind import AWAY, KINDS, Blow, Deed, FaultKind, aim
 from robustrl_operator.faults.target import index_of
 from robustrl_operator.plan.draft import Draft
-from robustrl_operator.plan.stand_in import stand_in, why_not
+from robustrl_operator.plan.stand_in import AT_ONCE, stand_in, why_not
 
 OPERATOR = "operator"
 """In the place of a pod and its UID, where it is the operator that is away."""
@@ -28,9 +28,9 @@ def targets_of(draft: Draft, kind: FaultKind, target: str) -> tuple[InjectionTar
     Raises:
         Refused: nothing can be done here that comes to the same, or there is no such pod.
     """
-    for each in (*KINDS[kind].first, KINDS[kind].deed):
+    for each in _deeds(kind):
         if stand_in(draft.view, each) is None:
-            raise Refused(why_not(draft.view, kind, each))
+            raise Refused(why_not(kind, each))
     if KINDS[kind].deed in AWAY:
         return _operator(kind, target)
     try:
@@ -50,6 +50,10 @@ def _operator(kind: FaultKind, target: str) -> tuple[InjectionTarget, ...]:
     return (InjectionTarget(pod=OPERATOR, uid=OPERATOR, deed=KINDS[kind].deed),)
 
 
+def _deeds(kind: FaultKind) -> tuple[Deed, ...]:
+    return (AT_ONCE[kind],) if kind in AT_ONCE else (*KINDS[kind].first, KINDS[kind].deed)
+
+
 def _blows(draft: Draft, kind: FaultKind, target: str) -> tuple[Blow, ...]:
     """What surrounds the job is struck as far as its trainers have to do with it.
 
@@ -62,7 +66,8 @@ def _blows(draft: Draft, kind: FaultKind, target: str) -> tuple[Blow, ...]:
 
     role = KINDS[kind].role
     if role is not None:
-        return aim(kind, playing, index_of(target, role, playing(role)))
+        struck = dict.fromkeys(blow.pod for blow in aim(kind, playing, index_of(target, role, playing(role))))
+        return tuple(Blow(pod, deed) for deed in _deeds(kind) for pod in struck)
     if target or not playing(Role.TRAINER):
         raise LookupError(f"{kind} strikes all trainers: name none of them" if target else "there is no trainer now")
     return tuple(Blow(pod, KINDS[kind].deed) for pod in playing(Role.TRAINER))

@@ -1,8 +1,8 @@
 """What is done for a fault to the one job alone, where the fault itself would strike others as well; why nothing is.
 
 On one's own machine the body harms what the fault says. On Kubernetes machines belong to everybody, and what comes to
-the same for this job is done to its pods, and an operator that is away is so for this job alone. What has no such
-stand-in is refused, in words that say what to do instead.
+the same for this job is done to its pods. Volumes may be others' as well, so agents do as if; and an operator that is
+away is so for this job alone. What has no such stand-in is refused, in words that say what to do instead.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ PLAYED: dict[Means, Deed] = {
     Means.CUT_POWER: Harm.FALL_SILENT,
     Means.FREEZE: Harm.STAND_STILL,
     Means.CUT_LINK: Harm.CUT_OFF,
-    Means.FILL_STORAGE: Harm.STORAGE_FULL,
-    Means.SEAL_STORAGE: Harm.STORAGE_READ_ONLY,
     Means.TAKE_IMAGE: Means.TAKE_IMAGE,
 }
 """On Kubernetes, by the pod's agent; of its image by the operator, which makes the pod."""
+OF_STORAGE: dict[Means, Deed] = {
+    Means.FILL_STORAGE: Harm.STORAGE_FULL,
+    Means.SEAL_STORAGE: Harm.STORAGE_READ_ONLY,
+}
+"""By the trainers' agents, wherever the job runs."""
+AT_ONCE: dict[FaultKind, Deed] = {FaultKind.CHECKPOINT_DAMAGE: Harm.LOSE_CHECKPOINT}
+"""Kinds of which the struck pod's agent does in one what would be several deeds, and destroys nothing."""
 
-BY_RUN = "is done by the hand of the run itself, and only by that: robustrl run FILE --fault {kind}@STEP"
 NOT_IN_A_RUN: dict[Deed, str] = {
     Means.CUT_LINK: "is a node that is cut off from others, and here is one machine. Nearest comes one that stands "
     "still: trainer-freeze",
@@ -33,12 +37,6 @@ NOT_IN_A_RUN: dict[Deed, str] = {
     Means.TAKE_IMAGE: "is of a pod whose image cannot be pulled, and processes have none. Nearest comes a deleted pod: "
     "rollout-pod",
     **dict.fromkeys(OF_EXPORTERS, "is what node agents hear of exporters, and there are none here"),
-    **dict.fromkeys((Means.FILL_STORAGE, Means.SEAL_STORAGE, Means.DAMAGE_CHECKPOINT), BY_RUN),
-}
-
-NOT_ON_KUBERNETES: dict[Deed, str] = {
-    Means.DAMAGE_CHECKPOINT: "destroys for real a step that was trained, in every pod's memory and on the volume, and "
-    "training must stand still for it. That is for a job of no value, such as robustrl run FILE --fault {kind}@STEP",
 }
 
 
@@ -49,15 +47,12 @@ def stand_in(view: JobView, deed: Deed) -> Deed | None:
     if deed in hearsay.WORDS and Means.BREAK_GPU in view.means:
         # Whoever says the one of a GPU says the others as well.
         return deed
-    return None if _owns_machines(view) else PLAYED.get(deed)
+    if deed in OF_STORAGE:
+        return OF_STORAGE[deed]
+    # Machines may be the job's own to harm, as those are that `robustrl run` plays.
+    return None if Means.CUT_POWER in view.means else PLAYED.get(deed)
 
 
-def why_not(view: JobView, kind: FaultKind, deed: Deed) -> str:
+def why_not(kind: FaultKind, deed: Deed) -> str:
     """Why nothing stands for a deed here, and what to do about it."""
-    words = (NOT_IN_A_RUN if _owns_machines(view) else NOT_ON_KUBERNETES)[deed]
-    return f"{kind} {words.replace('{kind}', kind)}"
-
-
-def _owns_machines(view: JobView) -> bool:
-    """Whether machines are the job's own to harm, as those are that `robustrl run` plays."""
-    return Means.CUT_POWER in view.means
+    return f"{kind} {NOT_IN_A_RUN[deed]}"

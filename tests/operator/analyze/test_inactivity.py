@@ -126,6 +126,27 @@ def test_a_trainer_that_hangs_hands_nothing_over(
     assert verdict.scope is Scope.POD
 
 
+@pytest.mark.parametrize(
+    ("mine", "peer", "hangs"),
+    [
+        pytest.param((5, 1), (5, 1), True, id="the peer has trained this step and waits to commit it"),
+        pytest.param((5, 2), (5, 1), False, id="the peer evaluates between two times"),
+        pytest.param((5, 1), (5, 0), False, id="the peer evaluates before the step"),
+        pytest.param((5, 1), (6, 1), False, id="nothing is known of a step that one has not heard of"),
+        pytest.param((5, 0), (5, 0), False, id="agents that do not count"),
+    ],
+)
+def test_a_peer_that_is_ahead_explains_no_standstill(mine: tuple[int, int], peer: tuple[int, int], hangs: bool) -> None:
+    """A worker stops in its optimizer step. The gradients were reduced, so the other goes on to its checkpoint, in the
+    same second, and waits there; its lease may be a quarter of an hour."""
+    view = running_job()
+    for name, at, (step, trained), idle_seconds in ((BOTH[0], "Train", mine, 301), (BOTH[1], "Checkpoint", peer, 0)):
+        work = Activity(phase_seconds=301, idle_seconds=idle_seconds, idle_text="stands still", trained=trained)
+        view = saying(view, name, ago=0, phase=at, step=step, activity=work)
+    assert (analyze(view)[f"uid-{BOTH[0]}"].ask is Question.WORKS) is hangs
+    assert analyze(view)[f"uid-{BOTH[1]}"].ask is Question.NONE
+
+
 def test_time_since_the_last_report_counts() -> None:
     view = saying(running_job(), TRAINER, ago=1.5, activity=idle(294))
     assert analyze(view)[f"uid-{TRAINER}"].ask is Question.WORKS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from robustrl_api.names import EventReason, Role
 from robustrl_api.node import PodReading, Source
 from robustrl_api.status import ConditionType, InjectionStage, RLJobStatus
 from robustrl_operator.faults.kind import KINDS, FaultKind, Means
+from robustrl_operator.kubernetes import leader_label, lease
 from robustrl_operator.kubernetes.body import KubernetesBody
 from robustrl_operator.local.body import LocalBody
 from robustrl_operator.plan import CreatePod, DeletePod, HarmMachine, StandAside, hearsay
@@ -78,11 +80,8 @@ def accepted(view: JobView) -> JobView:
         ("exporter-lying", "", {"readings": GPUS}, "no node agent reports a GPU of j-trainer-2"),
         ("exporter-stuck", "", {"means": MACHINE}, "what node agents hear of exporters, and there are none here"),
         ("image-gone", "", {"means": MACHINE}, "a pod whose image cannot be pulled, and processes have none"),
-        ("storage-full", "", {"means": MACHINE}, "robustrl run FILE --fault storage-full@STEP"),
         ("exporter-absent", "rank 1", {"readings": GPUS}, "strikes all trainers: name none of them"),
         ("gpu", "rank 0", {"readings": GPUS, "now": NOW + 40 * SECOND}, "no node agent reports a GPU of j-trainer-1"),
-        ("checkpoint-damage", "", {}, "destroys for real a step that was trained"),
-        ("checkpoint-damage", "", {"means": MACHINE}, "robustrl run FILE --fault checkpoint-damage@STEP"),
         ("leader", "trainer/0", {}, "strikes the operator, as far as this job has to do with it: name no pod"),
         ("worker", "", {"spec": job(suspend=True, **ALLOWED)}, "suspended"),
     ],
@@ -107,9 +106,16 @@ def test_every_kind_is_done_or_refused_in_words_that_status_has_room_for(
     view = asked(kind, means=means, readings=heard(*TRAINERS))
     injection = inject.apply(draft(view)).status.injection
     assert injection is not None
+    assert injection.stage is InjectionStage.STRIKING or means is MACHINE, "on Kubernetes everything can be done"
     assert (injection.stage is InjectionStage.STRIKING) is not bool(injection.message)
     assert len(injection.message) < 1024
     assert not injection.message or injection.message.startswith(f"{kind} ")
+
+
+def test_the_commands_of_the_docs_are_those_of_the_parts_that_they_name() -> None:
+    words = (Path(__file__).parents[3] / "docs" / "inject.md").read_text()
+    assert f"-l {leader_label.LABEL}={leader_label.TRUE} " in words
+    assert f"patch lease {lease.NAME} " in words
 
 
 def test_what_is_no_request_is_refused_once() -> None:
@@ -311,6 +317,7 @@ def test_the_operator_is_away_for_the_one_job(kind: str, seconds: float, means: 
         ("trainer-cut", ["j-trainer-2"], Harm.CUT_OFF),
         ("storage-full", ["j-trainer-1", "j-trainer-2"], Harm.STORAGE_FULL),
         ("storage-read-only", ["j-trainer-1", "j-trainer-2"], Harm.STORAGE_READ_ONLY),
+        ("checkpoint-damage", ["j-trainer-2"], Harm.LOSE_CHECKPOINT),
     ],
 )
 def test_where_machines_may_not_be_harmed_their_pods_do_as_if(kind: str, struck: list[str], harm: Harm) -> None:
@@ -353,6 +360,7 @@ def started() -> World:
         ("trainer-drain", 2, "PodLeaving"),
         ("gpu", 2, "GpuFailed"),
         ("trainer", 2, "HeartbeatLost"),
+        ("checkpoint-damage", 2, "WorkerExited"),
         ("engine", 1, "EngineExited"),
         ("rollout-pod", 1, "PodDeleted"),
         ("managers", 1, "ManagerExited"),

@@ -52,6 +52,8 @@ def train_epoch(world: World, epoch: int, workers: dict[int, SimPod]) -> None:
         hand_over(world, running)
     for p in running:
         assert p.agent is not None
+        if p.agent.watch is not None and p.agent.step != world.ledger_step:
+            p.agent.watch.committed()
         p.agent.step = world.ledger_step
         if world.ledger_step >= world.spec.steps:
             set_child(world, p.agent, ChildState.EXITED, Exit(code=0))
