@@ -221,18 +221,30 @@ def aim(kind: FaultKind, playing: Callable[[Role], list[str]], index: int = -1) 
         LookupError: there is no such pod now.
     """
     anatomy = KINDS[kind]
-    if anatomy.role is None:
-        return (Blow("", anatomy.deed),)
-    pods = playing(anatomy.role)
+    struck = [""] if anatomy.role is None else whom(kind, anatomy.role, playing, index)
+    return tuple(Blow(pod, deed) for deed in (*anatomy.first, anatomy.deed) for pod in struck)
+
+
+def whom(kind: FaultKind, role: Role, playing: Callable[[Role], list[str]], index: int = -1) -> list[str]:
+    """The pods that a fault strikes, each once.
+
+    Args:
+        role: that of the kind.
+        playing, index: as for `aim`.
+
+    Raises:
+        LookupError: there is no such pod now.
+    """
+    anatomy, pods = KINDS[kind], playing(role)
     if not -len(pods) <= index < len(pods):
-        raise LookupError(f"there is no {anatomy.role} {'to strike' if index < 0 else index} now")
+        raise LookupError(f"there is no {role} {'to strike' if index < 0 else index} now")
     struck = list(pods) if anatomy.every else _some(pods, index, anatomy.count)
     if anatomy.also is not None:
         others = [pod for pod in playing(anatomy.also) if pod not in struck]
         if not others:
             raise LookupError(f"there is no {anatomy.also} to strike now")
         struck.append(others[-1])
-    return tuple(Blow(pod, deed) for deed in (*anatomy.first, anatomy.deed) for pod in struck)
+    return struck
 
 
 def _some(pods: list[str], index: int, count: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from robustrl_api.names import Role
 from robustrl_api.status import InjectionTarget
-from robustrl_operator.faults.kind import AWAY, KINDS, Blow, Deed, FaultKind, aim
+from robustrl_operator.faults.kind import AWAY, KINDS, Blow, Deed, FaultKind, whom
 from robustrl_operator.faults.target import index_of
 from robustrl_operator.plan.draft import Draft
 from robustrl_operator.plan.stand_in import AT_ONCE, stand_in, why_not
@@ -28,11 +28,11 @@ def targets_of(draft: Draft, kind: FaultKind, target: str) -> tuple[InjectionTar
     Raises:
         Refused: nothing can be done here that comes to the same, or there is no such pod.
     """
+    if KINDS[kind].deed in AWAY:
+        return _operator(kind, target)
     for each in _deeds(kind):
         if stand_in(draft.view, each) is None:
             raise Refused(why_not(kind, each))
-    if KINDS[kind].deed in AWAY:
-        return _operator(kind, target)
     try:
         blows = _blows(draft, kind, target)
     except LookupError as error:
@@ -66,7 +66,7 @@ def _blows(draft: Draft, kind: FaultKind, target: str) -> tuple[Blow, ...]:
 
     role = KINDS[kind].role
     if role is not None:
-        struck = dict.fromkeys(blow.pod for blow in aim(kind, playing, index_of(target, role, playing(role))))
+        struck = whom(kind, role, playing, index_of(target, role, playing(role)))
         return tuple(Blow(pod, deed) for deed in _deeds(kind) for pod in struck)
     if target or not playing(Role.TRAINER):
         raise LookupError(f"{kind} strikes all trainers: name none of them" if target else "there is no trainer now")

@@ -1,14 +1,14 @@
 """What is done for a fault to the one job alone, where the fault itself would strike others as well; why nothing is.
 
 On one's own machine the body harms what the fault says. On Kubernetes machines belong to everybody, and what comes to
-the same for this job is done to its pods. Volumes may be others' as well, so agents do as if; and an operator that is
-away is so for this job alone. What has no such stand-in is refused, in words that say what to do instead.
+the same for this job is done to its pods. Volumes may be others' as well, so agents do as if. What has no such stand-in
+is refused, in words that say what to do instead.
 """
 
 from __future__ import annotations
 
 from robustrl_api.control import Harm
-from robustrl_operator.faults.kind import AWAY, OF_EXPORTERS, Deed, FaultKind, Means
+from robustrl_operator.faults.kind import OF_EXPORTERS, Deed, FaultKind, Means
 from robustrl_operator.plan import hearsay
 from robustrl_operator.view import JobView
 
@@ -42,7 +42,7 @@ NOT_IN_A_RUN: dict[Deed, str] = {
 
 def stand_in(view: JobView, deed: Deed) -> Deed | None:
     """What is done instead of a deed, if not the deed itself; None where nothing comes to the same."""
-    if isinstance(deed, Harm) or deed in AWAY or deed in view.means:
+    if isinstance(deed, Harm) or deed in view.means:
         return deed
     if deed in hearsay.WORDS and Means.BREAK_GPU in view.means:
         # Whoever says the one of a GPU says the others as well.

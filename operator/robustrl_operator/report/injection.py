@@ -126,8 +126,8 @@ def conclusion(status: RLJobStatus, request: str, quiet_seconds: float) -> tuple
     if injection.stage in (InjectionStage.REFUSED, InjectionStage.FAILED):
         return False, f"{injection.stage.lower()}: {injection.message}"
     made = _made(status, request)
-    struck = struck_pods(injection)
-    if injection.stage is InjectionStage.STRUCK and made and all(incident.reconnected_time for incident in made):
+    struck, is_done = struck_pods(injection), injection.stage is InjectionStage.STRUCK
+    if is_done and made and all(incident.reconnected_time for incident in made):
         lost = f"over it: lost: {'; '.join(sorted({incident.lost or 'nothing' for incident in made}))}"
         if len(made) >= len(struck):
             return True, lost
@@ -135,7 +135,6 @@ def conclusion(status: RLJobStatus, request: str, quiet_seconds: float) -> tuple
             return True, f"{lost}; {len(struck)} pods were struck, {len(made)} faults are on record"
     if has_ended(status):
         return False, "the job has ended"
-    struck_all = injection.stage is InjectionStage.STRUCK
-    if not made and struck_all and is_no_fault(injection) and quiet_seconds > QUIET_SECONDS:
+    if is_done and not made and is_no_fault(injection) and quiet_seconds > QUIET_SECONDS:
         return True, "over it: nothing was taken for a fault"
     return None

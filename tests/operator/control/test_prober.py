@@ -18,8 +18,6 @@ from robustrl_operator.control.prober import Prober
 from robustrl_operator.plan import ProbePod
 from robustrl_operator.view import Probe
 
-Ask = Callable[[], ProbePod]
-
 
 class Agent:
     """An agent's endpoint that may let its callers wait."""
